@@ -353,6 +353,8 @@ def _translate(error: Exception, text: str, source: str) -> YamlError:
     if conflict := re.search(_CONFLICT, text):
         where = f"{source}:{_line_of(text, conflict)}"
         hint = "choose what shall stand there, remove the marks, then run the command again"
+        if source.endswith(".lock"):  # no person can write its digests
+            hint = f"git checkout --ours {source}, then mlstack pkg install --force"
         return YamlError("the file holds the marks of a merge conflict", where=where, hint=hint)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line = mark.line + 1 if mark else _line_of(text, re.search(_REFUSED, text))

@@ -206,7 +206,7 @@ FILES: dict[str, dict[str, Any]] = {
     "render prod | 3 | the file holds the marks of a merge conflict (app.yaml:3)"
     " | choose what shall stand there": {"app.yaml": HEAD.format("App") + CONFLICT},
     "pkg install ours/tools | 3 | the file holds the marks of a merge conflict (mlstack.lock:3)"
-    " | choose what shall stand there": {"mlstack.lock": HEAD.format("Lock") + CONFLICT},
+    " | git checkout --ours mlstack.lock": {"mlstack.lock": HEAD.format("Lock") + CONFLICT},
     "param set front color green | 3 | broken YAML: did not find expected node content"
     " (environments/prod/params.yaml:4) | a value is missing here": {
         PARAMS: ENV_PARAMS + "globals: [\na: }\n"
