@@ -119,7 +119,9 @@ class PolicyContext:
 
 def _written_whole(obj: KubeObject) -> Iterator[Pods]:
     for template in templates(obj):
-        yield Pods(obj, template, Field(template.spec, template.keys))
+        spec = Field(template.spec, template.keys)  # an operator lays its own over what names no image
+        is_partial = not all(container.at("image") for container in spec.at("containers").items)
+        yield Pods(obj, template, spec, is_partial=is_partial)
 
 
 def _written_apart(obj: KubeObject) -> Iterator[Pods]:

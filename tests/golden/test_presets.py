@@ -25,7 +25,7 @@ ALLOWED = {
     "whose object it is": r"labels\.mlstack\.dev/environment$",
     "what pods are made anew for": r"annotations\.(checksum/\w+|mlstack\.dev/config-hash)$",
     "a password of the environment's own": r"^Secret/.*\.data\.proxy-token$",
-    "CPU and memory": r"\.(requests|limits|resourcesPerNode\.\w+)\.(cpu|memory)$",
+    "CPU and memory": r"\.(requests|limits|resourcesPerNode\.\w+)\.(cpu|memory)$|\.coreRequest$",
     "claims of notebooks": r"\.json\.notebook\.storage$|^PersistentVolumeClaim/lab\..*\.storage$",
     "the product of GPUs": r"\.(node|gpuNode)Selector\b",
 }
