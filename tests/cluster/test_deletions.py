@@ -56,10 +56,10 @@ def held(cluster: TestCluster, path: str) -> Iterator[None]:
 
 
 def in_time(shell: Shell, *words: str) -> tuple[int, str, str]:
-    """Run a command with a limit of 5 s, to which a busy machine adds some."""
+    """Run a command with a limit of 5 s, to which a busy machine adds some; else it takes two minutes."""
     begun_s = time.monotonic()
     code, ran = shell.run(*words, "--timeout", "5s")
-    assert time.monotonic() - begun_s < 30
+    assert time.monotonic() - begun_s < 80
     return code, ran.out, ran.err
 
 

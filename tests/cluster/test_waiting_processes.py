@@ -49,7 +49,7 @@ def test_the_reason_stands_in_a_log_soon_and_ctrl_c_ends_the_wait(shell: Shell) 
     begun_s = time.monotonic()
     run.interrupt()
     assert run.end() == 130
-    assert time.monotonic() - begun_s < 25
+    assert time.monotonic() - begun_s < 60
     assert "1 created" in run.out
 
 
