@@ -56,7 +56,7 @@ class Life(RuleBasedStateMachine):
         job = Job(
             key=f"default/{self.name('j')}",
             minimum=minimum,
-            maximum=minimum + more,
+            maximum=max(1, minimum + more),
             trainer=(size, gpus),
             gang=gang,
             priority=priority,
