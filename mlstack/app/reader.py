@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from mlstack.app import document as documents
 from mlstack.app import files, layout
@@ -48,6 +49,8 @@ class AppReader:
     secret parameters may take their values.
     """
 
+    _is_shared = False
+
     def __init__(
         self, root: Path, *, store: ByteStore = NO_STORE, environ: Mapping[str, str] | None = None
     ) -> None:
@@ -56,7 +59,7 @@ class AppReader:
 
     def forget(self) -> None:
         """Read every file anew from now on."""
-        for name in set(vars(self)) - {"root", "store", "environ", "_is_locked"}:
+        for name in set(vars(self)) - {"root", "store", "environ", "_is_locked", "_is_shared"}:
             del vars(self)[name]
         self._declarations: dict[str, Declared] = {}
         self._prototypes: dict[tuple[str, str | None], Prototype] = {}
@@ -88,9 +91,18 @@ class AppReader:
         """Give what `mlstack.lock` says; empty when there is none."""
         return self.files.record(layout.LOCK_FILE, Lock) or Lock()
 
+    def without_personal(self) -> Self:
+        """Give the same app as everybody has it: what goes into files of all knows no one person's values."""
+        shared = copy(self)
+        shared._is_shared = True
+        shared.forget()
+        return shared
+
     @cached_property
     def personal(self) -> PersonalOverrides:
         """Give what the person who works here has otherwise."""
+        if self._is_shared:
+            return PersonalOverrides()
         return self.files.record(layout.OVERRIDES, PersonalOverrides) or PersonalOverrides()
 
     @cached_property

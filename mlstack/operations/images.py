@@ -250,6 +250,7 @@ def copy_images(
     """
     from mlstack.registries.images import Images, copy_place
 
+    app = app.without_personal()
     place, registries = copy_place(to), Images()
     lists = [list_images(app, name, components=components, store=store) for name in environments]
     names = sorted({listed.image for images in lists for listed in images.images})

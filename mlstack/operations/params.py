@@ -12,7 +12,6 @@ from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import KeyPath, join_path, split_path
 from mlstack.app.edit import changed_texts
-from mlstack.app.environment import PersonalOverrides
 from mlstack.app.overrides import NO_OVERRIDES, Overrides, canonical_name, is_key
 from mlstack.app.params import (
     Layer,
@@ -414,9 +413,7 @@ def plan_promotion(
     app.environment(target)
     params = app.edited(layout.environment_params_file(target), "EnvironmentParams")
     settings = app.edited(layout.environment_file(target), "Environment")
-    shared = AppReader(app.root, store=app.store, environ=app.environ)
-    shared.personal = PersonalOverrides()  # what one person has otherwise is nobody else's
-    values, notes = _values(shared, source, target, components)
+    values, notes = _values(app.without_personal(), source, target, components)
     changes = [change for change in values if change.kind in kinds]
     after = {}
     for change in changes:
@@ -430,8 +427,14 @@ def plan_promotion(
         if any(change.kind == "version" for change in changes):
             settings.set(("packages",), [str(ref) for ref in moved.values()])
     edited = changed_texts([params, settings])
-    about: dict[str, Any] = {"source": source, "target": target, "contents": edited}
-    return PromotionPlan(**about, changes=tuple(changes), files=tuple(edited), notes=tuple(notes))
+    return PromotionPlan(
+        source=source,
+        target=target,
+        changes=tuple(changes),
+        files=tuple(edited),
+        notes=tuple(notes),
+        contents=edited,
+    )
 
 
 def _versions(app: AppDir, source: str, target: str) -> Iterator[Promotion]:

@@ -349,6 +349,7 @@ def compare_all(
     """
     if len(environments) < 2:
         raise UsageError("one environment has nothing to be compared with", hint="mlstack env matrix A B")
+    app = app.without_personal()
     cells: dict[tuple[Section, str], dict[str, Any]] = defaultdict(dict)
     sections = get_args(Section)
     for name in environments:

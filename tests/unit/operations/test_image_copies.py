@@ -95,6 +95,7 @@ def test_a_copy_again_sends_nothing_and_changes_no_file(
     shop: Runner, source: FakeRegistry, target: FakeRegistry
 ) -> None:
     use(shop, source.host)
+    shop.ok(f"param set --env gke shop image {source.host}/team/mine:1 --override")  # no file of all has it
     shop.ok(f"images copy gke --to {target.host}")
     file = Path("environments/gke/params.yaml")
     before, count = file.read_text(), len(target.requests)

@@ -47,6 +47,7 @@ def rows(run: Runner, words: str = "") -> dict[str, list[object]]:
 def test_parameters_images_replicas_and_gpus_stand_side_by_side(run: Runner, app: Path) -> None:
     run.ok("param set --env=prod front replicas 3")
     run.ok("param set --env=test front token other")
+    run.ok("param set --env=dev front replicas 7 --override")  # one person's, which is no difference of files
     found = rows(run)
     assert found == {
         "param front replicas": [1, 3, 1],
