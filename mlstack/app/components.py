@@ -59,7 +59,7 @@ def draft(
         del values["name"]  # a component's name is the default
     full_name = prototype.full_name
     if "@" in request.prototype:  # a version that was asked for stays
-        full_name = f"{prototype.registry}/{prototype.package}@{prototype.version}/{prototype.name}"
+        full_name = f"{prototype.package_version}/{prototype.name}"
     file = component_file(module, name)
     component = Component(name=name, module=module, prototype=full_name, params=values, file=file)
     is_chart = prototype.chart is not None
@@ -91,19 +91,15 @@ def _values(
             name = overrides.canonical_name(prototype, key)
             if name != "name" or request.name is None:
                 values[name], origins[(name,)] = value, Origin(f"example {request.example}")
-    read, own = [(file, overrides.read_values(file)) for file in request.values_files], request.name or ""
-    layers = [(file, layer) for file, it in read for layer in (it.globals, it.components.get(own)) if layer]
-    for file, layer in layers:
-        for key, value in layer.values.items():
-            origin = layer.origins.get((key,), Origin(str(file)))
-            try:
-                name = overrides.canonical_name(called, key)
-            except NotFoundError as error:
-                error.where = str(origin)
-                raise
-            known = values.get(name)
-            values[name] = merge(known, value) if isinstance(known, Mapping) else value
-            origins[(name,)] = origin
+    for key, value, origin in _of_files(request):
+        try:
+            name = overrides.canonical_name(called, key)
+        except NotFoundError as error:
+            error.where = str(origin)
+            raise
+        known = values.get(name)
+        values[name] = merge(known, value) if isinstance(known, Mapping) else value
+        origins[(name,)] = origin
     for name, value in overrides.typed(called, request.texts).items():
         values[name], origins[(name,)] = value, Origin(f"--{name}")
         # `null` is what ksonnet wrote where nothing was set.
@@ -114,6 +110,15 @@ def _values(
     typed = [name.partition(".")[0] for name in request.texts]
     notes = [note for name in typed for note in params.renamed(name, overrides.canonical_name(called, name))]
     return values, origins, (*notes, *(f"`{name}` has no effect any more" for name in idle))
+
+
+def _of_files(request: ComponentRequest) -> Iterator[tuple[str, Any, Origin]]:
+    """Give the values of all `--values` files, those for every component first, in their order."""
+    for file in request.values_files:
+        read = overrides.read_values(file)
+        for layer in filter(None, (read.globals, read.components.get(request.name or ""))):
+            for key, value in layer.values.items():
+                yield key, value, layer.origins.get((key,), Origin(str(file)))
 
 
 def _example(prototype: Prototype, name: str) -> Example:

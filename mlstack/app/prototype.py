@@ -278,6 +278,11 @@ class Prototype:
         return f"{self.registry}/{self.package}/{self.name}"
 
     @property
+    def package_version(self) -> str:
+        """Give `registry/package@version`, which it comes from."""
+        return f"{self.registry}/{self.package}@{self.version}"
+
+    @property
     def is_open(self) -> bool:
         """Tell whether it takes parameters that it does not declare, as charts do."""
         return self.chart is not None and self.schema.get("additionalProperties") is not False

@@ -220,8 +220,8 @@ def add_environment(
         )
         file = app.add_environment(environment, preset=folder)
         whole = app.environment(name)
-    about = {"preset": name if preset is not None else None, "extends": extends, "file": file}
-    return row(EnvironmentAdded, whole, **about)
+    used = name if preset is not None else None
+    return row(EnvironmentAdded, whole, preset=used, extends=extends, file=file)
 
 
 def _chosen_context(

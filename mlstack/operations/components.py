@@ -121,14 +121,20 @@ def list_components(
 
 
 def _component_row(app: AppDir, component: Component | Manifest, kinds: tuple[str, ...]) -> ComponentRow:
-    about: dict[str, Any] = {"type": "manifest", "prototype": None, "package": None}
-    if isinstance(component, Component):
-        prototype = app.prototype_of(component)
-        package = f"{prototype.registry}/{prototype.package}@{prototype.version}"
-        about = {"type": "prototype", "prototype": prototype.name, "package": package}
-    elif isinstance(component, Kustomization):
-        about["type"] = "kustomize"
-    return row(ComponentRow, component, name=component.full_name, kinds=kinds, **about)
+    prototype = app.prototype_of(component) if isinstance(component, Component) else None
+    return row(
+        ComponentRow,
+        component,
+        name=component.full_name,
+        type="prototype"
+        if prototype
+        else "kustomize"
+        if isinstance(component, Kustomization)
+        else "manifest",
+        prototype=prototype and prototype.name,
+        package=prototype and prototype.package_version,
+        kinds=kinds,
+    )
 
 
 def _kinds(
@@ -355,8 +361,8 @@ def generate(
         if package is not None and (replace or not exists):
             installation.change(app, {APP: (package,)})
         file = app.add_component(component.component, replace=replace)
-    about = {"name": component.component.full_name, "file": file, "replaced": exists}
-    return row(Generated, component.component, **about, notes=tuple(filter(str.strip, notes)))
+    name, said = component.component.full_name, tuple(filter(str.strip, notes))
+    return row(Generated, component.component, name=name, file=file, replaced=exists, notes=said)
 
 
 def preview_prototype(

@@ -147,8 +147,9 @@ def _installed(app: AppDir, changed: Installation, named: Sequence[str], copies:
     for package in _required_first(changed.lock.packages, named):
         state = "kept" if (package.ref, package.digest) in before else "installed"
         state = "restored" if state == "kept" and package.ref in fetched else state
-        about = {"package": package.full_name, "state": state, "environments": package.only_in}
-        rows[package.ref] = row(InstalledPackage, package, **about)
+        rows[package.ref] = row(
+            InstalledPackage, package, package=package.full_name, state=state, environments=package.only_in
+        )
     gone = {package.ref for package in changed.before.packages} - {p.ref for p in changed.lock.packages}
     return Installed(
         packages=tuple(rows.values()),
@@ -376,11 +377,7 @@ def _sorted(app: AppDir) -> list[Prototype]:
 
 
 def _prototype_row(prototype: Prototype) -> PrototypeRow:
-    return row(PrototypeRow, prototype, package=_package_of(prototype), installed=True, retired=False)
-
-
-def _package_of(prototype: Prototype) -> str:
-    return f"{prototype.registry}/{prototype.package}@{prototype.version}"
+    return row(PrototypeRow, prototype, package=prototype.package_version, installed=True, retired=False)
 
 
 def matching_prototypes(app: AppDir, name: str) -> PrototypeMatches:
@@ -495,10 +492,14 @@ def _prototype_description(prototype: Prototype) -> PrototypeDescription:
         )
         for param in prototype.params.values()
     )
-    about: dict[str, Any] = {"package": _package_of(prototype), "parameters": parameters}
-    about["examples"] = {name: example.summary for name, example in prototype.examples.items()}
-    about["needs"] = tuple(need_text(need, "ENV") for need in prototype.needs)
-    return row(PrototypeDescription, prototype, **about)
+    return row(
+        PrototypeDescription,
+        prototype,
+        package=prototype.package_version,
+        parameters=parameters,
+        examples={name: example.summary for name, example in prototype.examples.items()},
+        needs=tuple(need_text(need, "ENV") for need in prototype.needs),
+    )
 
 
 def _limits(schema: Mapping[str, Any]) -> Iterator[str]:

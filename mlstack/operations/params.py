@@ -131,8 +131,14 @@ def set_param(
                 if setting is not None and setting.layer in ENVIRONMENT_LAYERS:
                     notes.append(f"in `{environment}` another value counts ({setting.origin})")
         file, changed = app.set_param(place, path, value)
-    about = {"name": join_path(path), "value": mask_value(value, param), "place": str(place)}
-    return ParamChanged(**about, file=file, changed=changed, notes=tuple(notes))
+    return ParamChanged(
+        name=join_path(path),
+        value=mask_value(value, param),
+        place=str(place),
+        file=file,
+        changed=changed,
+        notes=tuple(notes),
+    )
 
 
 def _typed_faults(param: Param, inside: KeyPath, value: Any) -> Sequence[str]:
@@ -334,9 +340,13 @@ def _rows(
     for name, value in resolved.values.items():
         setting = resolved.setting(name)
         if value is not None and setting is not None:
-            about = {"name": name, "value": mask_value(value, prototype.param(name))}
-            place = {"component": component.full_name, "level": setting.layer, "origin": str(setting.origin)}
-            yield ParamRow(**about, **place)
+            yield ParamRow(
+                component=component.full_name,
+                name=name,
+                value=mask_value(value, prototype.param(name)),
+                level=setting.layer,
+                origin=str(setting.origin),
+            )
 
 
 def diff_params(app: AppDir, first: str, second: str, *, components: Sequence[str] = ()) -> ParamDiff:
@@ -475,8 +485,10 @@ def _values(
                 notes.append(f"`{component.full_name}.{name}` is secret and stays as it is in `{target}`")
             elif mine.get(name) != its.get(name):
                 kind: PromotionKind = "image" if _IMAGE.search(param.name) else "param"
-                about = {"component": component.full_name, "name": name}
-                changes.append(Promotion(kind=kind, **about, before=its.get(name), after=value))
+                change = Promotion(
+                    kind=kind, component=component.full_name, name=name, before=its.get(name), after=value
+                )
+                changes.append(change)
     return changes, notes
 
 

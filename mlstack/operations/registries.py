@@ -217,9 +217,8 @@ def list_registries(app: AppDir) -> RegistryList:
 
 def _registry_row(app: AppDir, ref: RegistryRef) -> RegistryRow:
     used = as_overridden(ref, root=app.root)
-    protocol = used.protocol or protocol_of(used.address)
-    about = {"protocol": protocol, "bundled": is_bundled(used.address), "overridden": used is not ref}
-    return row(RegistryRow, used, **about)
+    protocol, bundled = used.protocol or protocol_of(used.address), is_bundled(used.address)
+    return row(RegistryRow, used, protocol=protocol, bundled=bundled, overridden=used is not ref)
 
 
 def describe_registry(app: AppDir, name: str) -> RegistryDescription:
@@ -283,8 +282,14 @@ def set_registry(
         installed = [locked for locked in app.lock.packages if locked.registry == name]
     offered = contents(index)
     missing = [str(locked.ref) for locked in installed if locked.version not in offered.get(locked.name, {})]
-    about = {"before": before.address, "changed": changed, "missing": tuple(missing)}
-    return row(RegistrySet, ref, **about, packages=len(index.packages))
+    return row(
+        RegistrySet,
+        ref,
+        before=before.address,
+        changed=changed,
+        missing=tuple(missing),
+        packages=len(index.packages),
+    )
 
 
 def update_registries(app: AppDir, names: Sequence[str] = ()) -> RegistriesUpdated:
@@ -416,8 +421,17 @@ def publish_package(folder: Path, to: str, *, app: AppDir | None, key: str = "")
     if address.startswith(SCHEME):
         return _pushed(package, place_of(address), key=key)
     place, is_new = _into_folder(package, Path(address), key)
-    about = {"package": package.head.name, "tag": "", "revision": "", "signed": bool(key)}
-    return row(PackagePublished, package, package.head, address=str(place), is_new=is_new, **about)
+    return row(
+        PackagePublished,
+        package,
+        package.head,
+        package=package.head.name,
+        address=str(place),
+        is_new=is_new,
+        tag="",
+        revision="",
+        signed=bool(key),
+    )
 
 
 class PackagesCopied(Record):
@@ -486,13 +500,17 @@ def _installed(name: str, locked: Mapping[str, object]) -> str:
 
 def _pushed(package: PackageFolder, repository: Repository, *, key: str = "") -> PackagePublished:
     published, head = repository.publish(package.files, key=key), package.head
-    about = {
-        "package": head.name,
-        "address": repository.shown(head.name),
-        "tag": head.version.replace("+", "_"),
-    }
-    about["revision"] = published.manifest_digest
-    return row(PackagePublished, published, package, head, **about, signed=bool(key))
+    return row(
+        PackagePublished,
+        published,
+        package,
+        head,
+        package=head.name,
+        address=repository.shown(head.name),
+        tag=head.version.replace("+", "_"),
+        revision=published.manifest_digest,
+        signed=bool(key),
+    )
 
 
 def _read_whole(package: PackageFolder, beside: Path) -> None:

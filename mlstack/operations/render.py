@@ -394,8 +394,14 @@ def _row(
     differs = not all(same(value, first) for value in values.values())
     reason = app.approved.reason(subject) if differs else None
     values |= {name: value.beside(first) for name, value in values.items() if isinstance(value, _Secret)}
-    about: dict[str, Any] = {"differs": differs, "approved": reason is not None, "reason": reason or ""}
-    return MatrixRow(section=section, subject=subject, values=values, **about)
+    return MatrixRow(
+        section=section,
+        subject=subject,
+        values=values,
+        differs=differs,
+        approved=reason is not None,
+        reason=reason or "",
+    )
 
 
 def _params(app: AppDir, environment: str, components: Sequence[str]) -> Iterator[tuple[Section, str, Any]]:
