@@ -17,7 +17,7 @@ from functools import reduce
 from typing import Any
 
 from mlstack.app.environment import ClusterSnapshot
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.deploy.changes import Change
 from mlstack.deploy.object_diff import budget
 from mlstack.deploy.target import ResolvedTarget
@@ -72,8 +72,7 @@ _POOL_LABELS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Capacity:
+class Capacity(Record):
     """Whether a cluster has room for what an apply brings."""
 
     fits: tuple[Fit, ...]  # one an object whose pods are made, in the order of execution
@@ -85,8 +84,7 @@ class Capacity:
         return not any(row.verdict in NO_ROOM for row in self.fits)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Occupancy:
+class Occupancy(Record):
     """What a cluster has now."""
 
     nodes: tuple[Data, ...] | None  # None where they may not be read, as the others

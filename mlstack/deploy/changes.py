@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from mlstack.app.document import API_VERSION
 from mlstack.app.environment import ClusterIdentity
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, dataclass, row
 from mlstack.errors import ConflictError, InvalidError, MlstackError
 from mlstack.kube import parallel
 from mlstack.names import listed
@@ -52,8 +52,7 @@ def silent(event: RunEvent) -> None:
     """Take an event and tell nobody."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refusal:
+class Refusal(Record):
     """Why a change must not be carried out: a difference shows it, an apply refuses to begin."""
 
     # a field that cannot change in place, a definition that would lose something, an object of another
@@ -65,8 +64,7 @@ class Refusal:
     error: MlstackError | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(Record):
     """What happens to one object."""
 
     identity: Identity  # the object
@@ -130,8 +128,7 @@ class Change:
         return KubeObject(data=data, component=self.component)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changes:
+class Changes(Record):
     """Everything one run would do."""
 
     app: str  # name of the app
@@ -272,8 +269,7 @@ def with_uid(data: Data, uid: str, version: str = "") -> dict[str, Any]:
 # --- How an apply is to be done ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApplyOptions:
+class ApplyOptions(Record):
     """What a person chose for one apply."""
 
     dry_run: bool = False  # write nothing; the server checks new objects as well
@@ -315,8 +311,7 @@ DECIDING = (
 RunKind = Literal["ApplyResult", "DeleteResult"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObjectChange:
+class ObjectChange(Record):
     """What would happen to one object."""
 
     object: str  # the object as people name it: `Deployment kubeflow/tf-hub`
@@ -334,8 +329,7 @@ class ObjectChange:
     hint: str = ""  # what to do about that
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChangeReport:
+class ChangeReport(Record):
     """What a run would do."""
 
     api_version: str = API_VERSION  # version of this format
@@ -354,8 +348,7 @@ class ChangeReport:
     notes: tuple[str, ...] = ()  # remarks on the run as a whole
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObjectResult:
+class ObjectResult(Record):
     """What happened to one object."""
 
     object: str  # the object as people name it
@@ -370,8 +363,7 @@ class ObjectResult:
     reason: str = ""  # what it waited for, or why it failed
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunResult:
+class RunResult(Record):
     """What `apply` or `delete` did."""
 
     api_version: str = API_VERSION  # version of this format
@@ -499,8 +491,7 @@ def _hidden(value: Any) -> Any:
     return None if value is None else MASK
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResultList:
+class ResultList(Record):
     """What a command gives for each of several environments, in their order."""
 
     api_version: str = API_VERSION  # version of this format

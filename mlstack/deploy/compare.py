@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 from mlstack.app.environment import Environment
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.deploy import conflicts
 from mlstack.deploy.changes import Action, ApplyOptions, Change, masked, veiled, with_uid
 from mlstack.deploy.history import changes_between
@@ -46,8 +46,7 @@ from mlstack.objects.managed_fields import OURS, FieldChange, ManagedFieldsEntry
 _BACK: Mapping[str, Action] = {"create": "delete", "delete": "create", "recreate": "update"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComparedEnvironment:
+class ComparedEnvironment(Record):
     """One side of a comparison: `local` for what the files say, `remote` for what the cluster has."""
 
     where: Literal["local", "remote"]
@@ -188,8 +187,7 @@ DriftState = Literal["same", "changed", "missing", "new", "extra"]
 DriftAction = Literal["changed", "removed", "added"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
+class Difference(Record):
     """One field of a live object that is not as the files say."""
 
     path: str  # the field as people write it: `spec.template.spec.containers[main].image`
@@ -205,8 +203,7 @@ class Difference:
     sure: bool = True  # false where the manager is only likely, as of a removed field that leaves no trace
 
 
-@dataclass(frozen=True, kw_only=True)
-class DriftRow:
+class DriftRow(Record):
     """How one live object stands against the files and the last apply."""
 
     object: str  # the object as people name it: `Deployment kubeflow/tf-hub`

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from mlstack.app.app import ConflictRule
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.deploy.changes import with_uid
 from mlstack.deploy.replacement import dry_run_copy, is_allocated, says_fixed
 from mlstack.errors import Cause, ConflictError, FieldConflict, ForbiddenError, InvalidError, MlstackError
@@ -48,8 +48,7 @@ _ROUNDS = 4  # a cut may show what lay below it; more than one further round was
 _NAMED = 8  # a person reads no longer line; `-o json` of kubectl has them all
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConflictPolicy:
+class ConflictPolicy(Record):
     """Who is to have the fields of one object that others own as well.
 
     The first that speaks decides: the object's own annotations, the app's rules in their order, managers
@@ -152,8 +151,7 @@ def _names_by_owner(fields: Iterable[OwnedField]) -> dict[Owner, list[str]]:
 # --- asking the server, again until nobody loses a field who is to keep it ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConflictResolution:
+class ConflictResolution(Record):
     """What is to be sent, and what the server would make of it."""
 
     payload: Data  # without the fields that others keep

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from typing import Any, Literal, TypeVar
 
 from mlstack.app.environment import Environment
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Action, Change, masked
 from mlstack.deploy.target import Target
@@ -43,8 +43,7 @@ KEPT = 10
 """How many revisions of an environment stay."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Revision:
+class Revision(Record):
     """What is known of one revision."""
 
     number: int  # counts up from 1; numbers are never used again
@@ -391,8 +390,7 @@ def outdated(items: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 _ATTEMPTS = 3  # somebody without the lock may have taken the number
 
 
-@dataclass(frozen=True, kw_only=True)
-class History:
+class History(Record):
     """The revisions of one environment; its methods raise ClusterError where the cluster cannot be asked."""
 
     cluster: Cluster

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from typing import Any
 
 import mlstack
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.deploy.changes import Change, OnEvent, RunEvent, digest_of, silent
 from mlstack.deploy.permissions import explained
 from mlstack.errors import ClusterError, ConfigError, ConflictError, ForbiddenError, ObjectNotFoundError
@@ -52,8 +52,7 @@ _HASH_CHARACTERS = 16  # 64 bits: enough to see that something is not what it wa
 _LOST = f"was applied by mlstack, and has lost its label `{APP_LABEL}`: nothing says whose it is"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Member:
+class Member(Record):
     """One object of an environment as it was written last."""
 
     identity: Identity
@@ -68,8 +67,7 @@ class Member:
     made_elsewhere: bool = False  # by another tool, from which it was not taken over
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inventory:
+class Inventory(Record):
     """All objects of one environment in its cluster; kept in ConfigMaps of `namespace`."""
 
     app: str

@@ -9,7 +9,7 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.history import UNNAMED, History, Revision
 from mlstack.deploy.inventory import (
@@ -63,8 +63,7 @@ def _by_workload(objects: Iterable[Data]) -> dict[Identity, str]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Listed:
+class _Listed(Record):
     """The autoscalers of a namespace by their workloads: those that stay, and those that the run deletes."""
 
     staying: Mapping[Identity, str]
@@ -208,8 +207,7 @@ class Scalers:
             return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replicas:
+class Replicas(Record):
     """How a workload's number of replicas is to be treated.
 
     Without an owner the number would go to 1, so it changes hands: another manager of ours holds the live
@@ -239,8 +237,7 @@ _MOST_HINTS = 3
 _USUAL = ApplyOptions()
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiffContext:
+class DiffContext(Record):
     """What every object of a run is compared with: how it is to be done, and what is live before the run.
 
     Metadata stands for whole objects where lists tell enough; what was not read is asked for later.

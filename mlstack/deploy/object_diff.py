@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from math import ceil, floor
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.deploy import conflicts, replacement
 from mlstack.deploy.changes import Change, Refusal, fingerprint, masked
 from mlstack.deploy.conflicts import ConflictPolicy, ConflictResolution, OwnedField, resolve
@@ -224,8 +224,7 @@ def policy_of(context: DiffContext, manifest: KubeObject) -> ConflictPolicy:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RemovedFields:
+class RemovedFields(Record):
     """What becomes of fields of a live object that others own and no file has."""
 
     dropped: Sequence[OwnedField] = ()  # the files had them once: they go

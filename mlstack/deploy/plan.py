@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import mlstack
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import timestamp
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.deploy.changes import (
     DESTRUCTIVE,
     EXISTING,
@@ -69,8 +69,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApplyPlan:
+class ApplyPlan(Record):
     """What one run would do, ready to be confirmed and carried out; a delete and a rollback are plans too.
 
     `kind` tells a deletion of everything from an apply.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Literal
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.deploy.changes import Change
 from mlstack.deploy.inventory import (
     Inventory,
@@ -61,8 +61,7 @@ _SPARED = (  # option, group and kind, and why such objects are kept
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeepOptions:
+class KeepOptions(Record):
     """What is kept because deleting it takes data or other people's things along."""
 
     definitions: bool = True
@@ -129,8 +128,7 @@ def _deletion(member: Member, verdict: PruneVerdict, live: Live | None, reason: 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PruneSet:
+class PruneSet(Record):
     """What becomes of members that are to go."""
 
     changes: tuple[Change, ...] = ()  # a deletion each, or `kept` with the reason; in the order of execution

@@ -22,7 +22,7 @@ from mlstack.app.environment import ClusterIdentity
 from mlstack.app.overrides import Overrides
 from mlstack.app.schema import check_file
 from mlstack.clock import timestamp
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import DECIDING, DONE, Action, ApplyOptions, Change, Changes, RunResult, veiled
 from mlstack.deploy.history import (
@@ -378,8 +378,7 @@ def read(path: Path) -> PlanData:
 # --- going back to an earlier revision: asked for, or after an apply that failed ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class RollbackGoal:
+class RollbackGoal(Record):
     """Where going back leads: what is to be planned, the set of today, and what is to be said."""
 
     resolved: ResolvedTarget
@@ -470,8 +469,7 @@ def _files_differ(target: Target, state: DesiredState) -> Iterator[str]:
 # --- after an apply that failed ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class LastGood:
+class LastGood(Record):
     """What an apply may go back to without a question, as it was known before it began."""
 
     revision: int  # the last one that worked

@@ -15,7 +15,7 @@ from threading import Event, Lock
 from typing import Any
 
 from mlstack.clock import Clock
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.deploy.changes import OUTCOMES, Change, OnEvent, RunEvent, RunEventKind
 from mlstack.deploy.live import DiffContext
 from mlstack.deploy.wait import Barriers
@@ -285,8 +285,7 @@ def _applied(changes: Sequence[Change]) -> list[KubeObject]:
 # --- the loop ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class _News:
+class _News(Record):
     """What became of a node: it ended (well, or with an error), waits for an object, or may go on."""
 
     node: Node

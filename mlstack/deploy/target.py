@@ -11,7 +11,7 @@ from mlstack.app.app import ReadyRules
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.overrides import Overrides
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, UsageError, WrongClusterError
 from mlstack.kube.client import Cluster, Opener
@@ -23,8 +23,7 @@ from mlstack.render import render
 _QUESTIONS = 6  # asked side by side as soon as it is known that the cluster is the right one
 
 
-@dataclass(frozen=True, kw_only=True)
-class Holder:
+class Holder(Record):
     """Somebody who takes locks."""
 
     # `ada@laptop/4711/9f3c…`: user, machine, process, and what no other process has.
@@ -34,8 +33,7 @@ class Holder:
     is_gone: Callable[[str], bool] = lambda name: False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Target:
+class Target(Record):
     """What a deploy command was asked about."""
 
     app: AppDir
@@ -76,8 +74,7 @@ class Target:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResolvedTarget:
+class ResolvedTarget(Record):
     """A target, rendered, with the cluster that answers for it."""
 
     target: Target
@@ -226,8 +223,7 @@ def refuse_empty(state: DesiredState) -> None:
 _TIMEOUT_S = 10.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class GitState:
+class GitState(Record):
     """What git says of an app directory."""
 
     commit: str = ""  # the whole hash; empty where there is none

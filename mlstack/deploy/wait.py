@@ -10,7 +10,7 @@ from typing import Any, Self
 from mlstack import clock as durations
 from mlstack.app.app import ReadyRules
 from mlstack.clock import STILL_S, Clock, backoff
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.deploy.changes import ApplyOptions, Change, OnEvent, RunEvent, RunEventKind
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
@@ -435,8 +435,7 @@ class ReadinessWatcher:
 # --- barriers of a run: until what others depend on works, and a webhook's Service answers ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Barriers:
+class Barriers(Record):
     """Waits for one run until what others depend on works."""
 
     cluster: Cluster

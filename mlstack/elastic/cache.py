@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from math import gcd
 from typing import Any, Literal, TypeVar
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.elastic import facts, pods
 from mlstack.elastic.facts import Form, JobFacts, NodeFacts, PodFacts, SetFacts, key_of
 from mlstack.elastic.snapshot import (
@@ -300,8 +300,7 @@ class ClusterCache:
 MOVES_KEPT_MS = 60_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobLimits:
+class JobLimits(Record):
     """What the controller has a plan wait for, of one job: what went wrong with it before."""
 
     barred: Mapping[str, int] = field(default_factory=dict)  # as in `snapshot.Job`, like the next three

@@ -11,7 +11,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Literal
 
 from mlstack.clock import backoff
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.elastic.cache import BUDGET, SERVICE, ClusterCache
 from mlstack.elastic.reconciler import Pass, Reconciler
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
@@ -49,8 +49,7 @@ _WRITERS = 8  # writes at once: with 20 ms each this is more than an API server 
 _PATIENCE_S = 1.0  # others have to be looked after while an admission webhook takes its time
 
 
-@dataclass(frozen=True, kw_only=True)
-class ControllerSettings:
+class ControllerSettings(Record):
     """How a controller is run: what people may set on its command line."""
 
     policy: PolicyConfig = field(default_factory=PolicyConfig)

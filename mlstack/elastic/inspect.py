@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.elastic.cache import MOVES_KEPT_MS, ODD, ClusterCache, build_snapshot
 from mlstack.elastic.controller import no_training_jobs, sources
 from mlstack.elastic.facts import JobFacts
@@ -24,16 +24,14 @@ UNSEEN = "no controller has looked at it yet"
 _ODD_TYPES = "a status has fields of other types than its API gives them"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placement:
+class Placement(Record):
     """Trainers of a job on one node."""
 
     node: str  # its name, empty for those without a node
     trainers: int  # how many
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedJob:
+class PlannedJob(Record):
     """What would be done about one job."""
 
     job: str
@@ -51,16 +49,14 @@ class PlannedJob:
     pserver: tuple[str, ...] = ()  # nodes for its parameter servers, likewise
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lacking:
+class Lacking(Record):
     """A pod or job without a place."""
 
     key: str  # of the pod or job
     missing: str  # what is missing, as people write it: `cpu 2.5, memory 1Gi, host port 7164/TCP`
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElasticPlan:
+class ElasticPlan(Record):
     """What the controller would do now."""
 
     policy: str  # name of the policy
@@ -71,8 +67,7 @@ class ElasticPlan:
     steps: int  # how many steps the policy took
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainedJob:
+class ExplainedJob(Record):
     """All that would be done about one job, and why."""
 
     policy: str  # name of the policy
@@ -80,8 +75,7 @@ class ExplainedJob:
     missing: str  # what is missing for its gang, empty where it has a place
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobStanding:
+class JobStanding(Record):
     """How one job stands, as its status says."""
 
     job: str
@@ -94,8 +88,7 @@ class JobStanding:
     reason: str  # one line, where something is not as it should be
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElasticStatus:
+class ElasticStatus(Record):
     """How all training jobs stand."""
 
     jobs: tuple[JobStanding, ...]  # by key

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from mlstack.clock import micro_time, time_ms
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.elastic.cache import ClusterCache, JobLimits
 from mlstack.elastic.facts import JobFacts, PodFacts
 from mlstack.elastic.snapshot import Cause, Decision
@@ -446,8 +446,7 @@ _MOST_ROUNDS = 6  # so often in a row all trainers may fail: `backoffLimit` of a
 Outcome = Literal["", "Succeeded", "Failed"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lifecycle:
+class Lifecycle(Record):
     """What the pods of a job say about it."""
 
     outcome: Outcome = ""  # how it ended, empty while it goes on
@@ -458,8 +457,7 @@ class Lifecycle:
     due_ms: int | None = None  # when they may be, None if there are none
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobContext:
+class JobContext(Record):
     """One job with all that belongs to it."""
 
     job: JobFacts

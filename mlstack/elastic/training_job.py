@@ -13,7 +13,7 @@ from dataclasses import field, fields, replace
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from mlstack.clock import time_ms
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.elastic.snapshot import read_speed
 from mlstack.errors import ConfigError
 from mlstack.objects.resources import amounts, is_device, quantity
@@ -194,8 +194,7 @@ def _speed(level: SpecFields, name: str, default: str) -> str:
     return speed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resources:
+class Resources(Record):
     """What one pod of a role asks for."""
 
     container: Mapping[str, Any]  # `resources` of its container, with today's name of GPUs
@@ -257,8 +256,7 @@ def _quantities(level: SpecFields, kind: str, quantities: Mapping[str, Any]) -> 
     return texts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Storage:
+class Storage(Record):
     """A claim that outlives pods."""
 
     size: str  # of the claim, as `10Gi`
@@ -282,8 +280,7 @@ def _storage(level: SpecFields, name: str, default: str) -> Storage | None:
 # --- what a job asks for: values that cannot be wrong; their declarations are the table of all fields ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trainers:
+class Trainers(Record):
     """The trainers of a job."""
 
     minimum: int = spec_field("min-instance", 0, maximum=MAX_TRAINERS)
@@ -300,8 +297,7 @@ class Trainers:
     storage: None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Server:
+class Server(Record):
     """The masters or parameter servers of a job."""
 
     count: int  # never scaled
@@ -315,8 +311,7 @@ class Server:
     unreachable_s: int = 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingJob:
+class TrainingJob(Record):
     """An elastic training job; lists and maps are as Kubernetes writes them."""
 
     name: str

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import (
     Cause,
     ClusterError,
@@ -64,8 +64,7 @@ _GO_TYPES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Refusal:
+class _Refusal(Record):
     """One answer, taken apart as far as every reader needs it."""
 
     reason: str

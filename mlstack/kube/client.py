@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mlstack.app.environment import ClusterIdentity
 from mlstack.clock import STILL_S, Clock, backoff
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.errors import (
     ClusterError,
     ConflictError,
@@ -56,8 +56,7 @@ class Right:
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rights:
+class Rights(Record):
     """What somebody may do in one namespace, as far as the server can list it: a SelfSubjectRulesReview."""
 
     rules: tuple[Mapping[str, Any], ...] = ()
@@ -109,8 +108,7 @@ class ObjectRef:
         return f"{self.kind} {place}{self.name}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Applied:
+class Applied(Record):
     """What a write gave: the object as the server has it now (in a dry run: as it would have it)."""
 
     object: Mapping[str, Any]
@@ -118,8 +116,7 @@ class Applied:
     created: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class WatchEvent:
+class WatchEvent(Record):
     """One change that a watch saw; an object that no longer matches the selector is `DELETED`.
 
     `object` is as it is after the change, before it for `DELETED`; a bookmark's has only a version.
@@ -140,8 +137,7 @@ class WatchEvent:
         return self.type == "BOOKMARK" and annotations.get(INITIAL_EVENTS_END) == "true"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listing:
+class Listing(Record):
     """Objects of one kind at one moment; from `resource_version` a watch goes on and misses nothing."""
 
     items: tuple[Mapping[str, Any], ...]  # each with apiVersion and kind

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from mlstack.addresses import Endpoint, address, host_name, proxy_of
 from mlstack.app import document
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.errors import ClusterError, NotFoundError, UsageError, YamlError
 from mlstack.names import nearest
 
@@ -81,8 +81,7 @@ class Entry:
         return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextEntry:
+class ContextEntry(Record):
     """A context with its two parts; `files` are the kubeconfig files, as the user names them."""
 
     context: str
@@ -95,8 +94,7 @@ class ContextEntry:
         return ClusterError(f"context `{self.context}` {text}", where=self.files, hint=hint)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Context:
+class Context(Record):
     """A kubectl context: its cluster entry, that entry's address (empty when missing), its namespace."""
 
     name: str
@@ -105,8 +103,7 @@ class Context:
     namespace: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kubeconfig:
+class Kubeconfig(Record):
     """All contexts of one or several kubeconfig files; where several have one name, the first counts."""
 
     current_context: str = ""  # what kubectl uses unless told otherwise; may be empty
@@ -407,8 +404,7 @@ class Interactive(StrEnum):
     ALWAYS = "Always"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plugin:
+class Plugin(Record):
     """A program that gives credentials, as a kubeconfig describes it."""
 
     command: str  # its name on the PATH, or its path

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from mlstack.clock import micro_time
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, ObjectRef
 
@@ -21,8 +21,7 @@ API_VERSION = "coordination.k8s.io/v1"
 DURATION_S = 15
 
 
-@dataclass(frozen=True, kw_only=True)
-class Term:
+class Term(Record):
     """A Lease as somebody holds it; times are seconds since 1970."""
 
     holder: str
@@ -55,8 +54,7 @@ class LostError(Exception):
         self.term = term
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lease:
+class Lease(Record):
     """One Lease, and who wants to hold it."""
 
     cluster: Cluster

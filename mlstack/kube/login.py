@@ -24,7 +24,7 @@ from threading import Lock
 from typing import Any
 
 from mlstack.addresses import Endpoint, address, proxy_of, quote
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ClusterError, ConfigError, ForbiddenError, MlstackError, NotFoundError
 from mlstack.http import ConnectionPool, NoAnswerError, Sent, basic, tls_context
 from mlstack.kube import kubeconfig
@@ -34,8 +34,7 @@ from mlstack.kube.transport import AGENT, decoded
 from mlstack.objects import masking
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proof:
+class Proof(Record):
     """What shows an API server who we are; with nothing in it we are nobody."""
 
     authorization: str | None = field(default=None, repr=False)  # value of the header of that name
@@ -44,16 +43,14 @@ class Proof:
     expires_s: float | None = None  # seconds since 1970; None if nobody knows
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenFile:
+class TokenFile(Record):
     """A token in a file that others write anew; `proof` is shown beside it, and alone while it is gone."""
 
     path: str
     proof: Proof = field(default_factory=Proof)
 
 
-@dataclass(frozen=True, kw_only=True)
-class IdToken:
+class IdToken(Record):
     """A token of an identity provider (OpenID Connect), which gives another one for a refresh-token."""
 
     proof: Proof  # what is shown; without authorization if there is no token yet
@@ -62,8 +59,7 @@ class IdToken:
     user: str  # to whom it belongs there
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextLogin:
+class ContextLogin(Record):
     """A login, and how one comes by the proof for it: it is there, read, renewed, or a plug-in is asked."""
 
     login: Login

@@ -13,7 +13,7 @@ from typing import Any
 
 import mlstack
 from mlstack.addresses import quote
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
 from mlstack.http import (
     About,
@@ -50,8 +50,7 @@ CredentialSource = Callable[[Sent | None], Sent | None]
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(Record):
     """One request; `path` stands below the server's address and is quoted already, `body` is sent as JSON.
 
     Sending what `is_idempotent` twice does no harm, so a broken connection is tried again once; or whoever

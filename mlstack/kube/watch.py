@@ -10,7 +10,7 @@ from dataclasses import field
 from threading import Condition, Thread
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.errors import MlstackError, WatchExpiredError
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
 
@@ -31,8 +31,7 @@ class WatchSource:
     metadata_only: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
+class Listed(Record):
     """Word that everything there is has been told: nothing but `refs` is left of what was told before."""
 
     source: WatchSource

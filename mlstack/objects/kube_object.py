@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.errors import ConfigError
 
 Data = Mapping[str, Any]
@@ -44,8 +44,7 @@ class Identity:
         return f"{self.kind} {prefix}{self.name}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Record):
     """Where an object stands in the files of an app or package."""
 
     component: str  # full name of the component
@@ -67,8 +66,7 @@ class Source:
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class KubeObject:
+class KubeObject(Record):
     """One object as it is sent to a cluster, and the component it belongs to."""
 
     data: Mapping[str, Any]  # the object as plain values; never changed in place
@@ -131,8 +129,7 @@ class KubeObject:
         return KubeObject(data=data, component=self.component, source=self.source)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DesiredState:
+class DesiredState(Record):
     """Everything that one environment of an app wants to see in its cluster."""
 
     app: str  # name of the app
@@ -371,8 +368,7 @@ def _network_policy(spec: dict[str, Any]) -> dict[str, Any]:
 CRD_GROUP = "apiextensions.k8s.io"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kind:
+class Kind(Record):
     """One kind of object under one API version."""
 
     group: str

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ConfigError
 from mlstack.objects.kube_object import MANAGER, KubeObject
 
@@ -30,8 +30,7 @@ class _Missing:
 MISSING = _Missing()
 
 
-@dataclass(frozen=True, kw_only=True)
-class FieldChange:
+class FieldChange(Record):
     """One field that differs."""
 
     path: str  # the field as people write it: `spec.template.spec.containers[main].image`.
@@ -63,8 +62,7 @@ class Owner(NamedTuple):
 OURS = Owner(MANAGER, "Apply")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ManagedFieldsEntry:
+class ManagedFieldsEntry(Record):
     """What one manager has in `managedFields`."""
 
     owner: Owner
@@ -400,8 +398,7 @@ _ITEM = r'(?:\[(?:"(?:[^"\\]|\\.)*"|[^\[\]]*)\]|[^,\[])+'
 ANY = "*"
 
 
-@dataclass(frozen=True, kw_only=True)
-class FieldPattern:
+class FieldPattern(Record):
     """Names a field and everything below it."""
 
     text: str  # as a person wrote it

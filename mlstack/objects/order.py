@@ -15,7 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.errors import ConfigError
 from mlstack.objects.kube_object import Identity, Kinds, KubeObject, kinds_of_crd
 from mlstack.objects.references import intercepts, is_webhook, pod_labels, references, services
@@ -44,8 +44,7 @@ class Barrier:
 Node = Identity | Barrier
 
 
-@dataclass(frozen=True, kw_only=True)
-class Graph:
+class Graph(Record):
     """What comes after what."""
 
     nodes: tuple[Node, ...]  # objects and barriers, each after what it depends on

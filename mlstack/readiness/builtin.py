@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.objects.resources import is_ended_by_others
 from mlstack.readiness.rule import (
     REPLACEMENTS,
@@ -52,8 +52,7 @@ _PROBE_FAILED = "Unhealthy"  # the reason under which kubelets tell of probes
 _PROBE_CHARACTERS = 300
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trouble:
+class Trouble(Record):
     """What keeps a pod from running."""
 
     reason: str  # a sentence for a person

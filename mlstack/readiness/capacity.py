@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.names import Table
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.references import PodTemplate, scaled_workload, templates
@@ -55,8 +55,7 @@ NO_ROOM: frozenset[Verdict] = frozenset({"does not fit now", "blocked by quota",
 """What is known to be refused or to wait."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodePool:
+class NodePool(Record):
     """Nodes that an autoscaler may add."""
 
     name: str
@@ -64,8 +63,7 @@ class NodePool:
     more: int  # how many may be added
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fit:
+class Fit(Record):
     """Whether there is room for the pods of one object."""
 
     object: str  # as people name it
@@ -292,8 +290,7 @@ _PRODUCTS = (
 _ANY = "any product"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Footprint:
+class Footprint(Record):
     """What objects take: at first, and at least and at most where controllers scale them."""
 
     now: Amounts = field(default_factory=dict)

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, ReadyRules, Sign
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ClusterError, ForbiddenError, ObjectNotFoundError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
@@ -116,8 +116,7 @@ MISSING = Readiness("missing", "not in the cluster")
 SERVICE_LABEL = "kubernetes.io/service-name"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResourceStatus:
+class ResourceStatus(Record):
     """One desired object as it is."""
 
     desired: KubeObject

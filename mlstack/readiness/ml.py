@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.objects.managed_fields import FieldChange
 from mlstack.readiness.builtin import because, event_text, refused, worst
 from mlstack.readiness.rule import (
@@ -32,8 +32,7 @@ from mlstack.readiness.rule import (
 # --- kinds whose status names a phase, or has a condition, for each state ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Phases:
+class Phases(Record):
     """How a kind says in its status how it is: a part of `phases.txt`."""
 
     states: Mapping[str, str]  # by sign

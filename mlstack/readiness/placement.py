@@ -30,7 +30,7 @@ from math import gcd
 from operator import mul
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.objects.resources import (
     Amounts,
     NodePlace,
@@ -59,8 +59,7 @@ _DAEMON_TOLERATIONS = tuple(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeRoom:
+class NodeRoom(Record):
     """Nodes that are alike, and what the pods on each leave."""
 
     place: NodePlace  # of one of them
@@ -77,8 +76,7 @@ class NodeRoom:
         return self.free.get(name, int(is_host_port(name)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodSet:
+class PodSet(Record):
     """Pods that are alike and look for a place."""
 
     object: str  # the object that brings them, as people name it
@@ -415,8 +413,7 @@ def topologies(pods: PodSet, rivals: Iterable[PodSet]) -> frozenset[str]:
 # --- the bound ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Lost:
+class _Lost(Record):
     """What of some nodes each of the others takes, one row of weights for each."""
 
     nodes: Sequence[NodeRoom]

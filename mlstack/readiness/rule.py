@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from mlstack import clock, names
 from mlstack.app.prototype import Need
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.errors import ConfigError
 from mlstack.names import Table
 from mlstack.objects.kube_object import Data, Kinds, KubeObject, group_of
@@ -53,8 +53,7 @@ waiting = partial(Readiness, "waiting")
 SUSPENDED = Readiness("suspended", "suspended")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Facts:
+class Facts(Record):
     """Everything a rule may look at."""
 
     data: Mapping[str, Any]  # the live object
@@ -139,8 +138,7 @@ def job_rule(*kinds: str) -> Callable[[Rule], Rule]:
     return rule(*kinds)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replacement:
+class Replacement(Record):
     """What becomes of objects of a kind that cannot change in place."""
 
     never: str = ""  # what would be lost if one were made anew: it never is
@@ -213,8 +211,7 @@ NO_NODE_S = 120.0
 SURE_S = 3.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadinessState:
+class ReadinessState(Record):
     """How an object stood when its wait ended."""
 
     readiness: Readiness
@@ -226,8 +223,7 @@ class ReadinessState:
         return self.verdict in ("fine", "left")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terms:
+class Terms(Record):
     """The terms on which one object is waited for."""
 
     policy: WaitPolicy = "required"  # fail the run, `optional` ones are told of, `none` are not looked at
@@ -307,8 +303,7 @@ def terms_of(
 UNSEEN_S = 10.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Operator:
+class Operator(Record):
     """A program that works on objects of custom kinds."""
 
     name: str  # as people call it

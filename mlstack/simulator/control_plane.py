@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from mlstack.clock import time_ms
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.elastic import facts
 from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.kube.client import WatchEvent
@@ -22,8 +22,7 @@ from mlstack.simulator.engine import ENDED, Callback, Kernel, Obj, SimulatedStor
 _AFFINITY_WEIGHT = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchedulerSettings:
+class SchedulerSettings(Record):
     """How the scheduler works."""
 
     scoring: str = "least-allocated"  # which node is best among those with room, or `most-allocated`
@@ -439,8 +438,7 @@ KINDS = ("Deployment", "Job", "StatefulSet")
 _SYNC_MS = 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkloadSettings:
+class WorkloadSettings(Record):
     """How quick the controllers are; all of them share one limit, as in kube-controller-manager."""
 
     rate: int = 20  # requests a second, over a longer time

@@ -11,7 +11,7 @@ from math import ceil
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.elastic.controller import TICK_MS
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.policy.sharing import jain
@@ -27,8 +27,7 @@ _Trial = TypeVar("_Trial")
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Record):
     """One goal."""
 
     name: str  # what was measured, with its unit
@@ -38,8 +37,7 @@ class Row:
     per_seed: tuple[float, ...]  # what each seed came to, in their order
 
 
-@dataclass(frozen=True, kw_only=True)
-class GoalTable:
+class GoalTable(Record):
     """All goals of a case, after it was run with some seeds."""
 
     case: str  # its name
@@ -127,8 +125,7 @@ def run_all(function: Callable[[_Trial], _Result], trials: Sequence[_Trial], wor
 # --- the figures of one simulated run, small enough to be handed between processes ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeedTrial:
+class SeedTrial(Record):
     """One run to be made."""
 
     scenario: Scenario
@@ -137,8 +134,7 @@ class SeedTrial:
     tick_ms: int = TICK_MS  # longest time between two passes of the controller
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figures:
+class Figures(Record):
     """What was measured of one run."""
 
     case: str = ""  # name of the scenario
@@ -273,8 +269,7 @@ MEDIAN_MS = 40_000_000
 JCT_TICK_MS = PAUSE_MS = 5_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class TraceJob:
+class TraceJob(Record):
     """A job of a trace."""
 
     key: str

@@ -10,7 +10,7 @@ from itertools import compress, pairwise
 from math import ceil
 from typing import Any, NamedTuple
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.elastic import facts
 from mlstack.elastic.facts import NodeFacts, PodFacts, key_of
 from mlstack.elastic.policy.sharing import jain
@@ -398,8 +398,7 @@ class Plateau(NamedTuple):
         return (self.samples[-1].at_ms - self.samples[0].at_ms) / 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Raise:
+class Raise(Record):
     """A target of a service that was above the one before."""
 
     target: int  # the pods asked for

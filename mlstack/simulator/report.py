@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.elastic.policy.sharing import jain
 from mlstack.errors import UsageError
 from mlstack.simulator import measures
@@ -16,8 +16,7 @@ from mlstack.simulator.run import SimulationOutcome
 from mlstack.simulator.scenario import NAMESPACE
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResourceUse:
+class ResourceUse(Record):
     """How much of a resource was used: means over time, in percent of what all nodes offer."""
 
     name: str  # of the resource
@@ -29,8 +28,7 @@ class ResourceUse:
     stranded: float  # free where no trainer fits
 
 
-@dataclass(frozen=True, kw_only=True)
-class WaitSummary:
+class WaitSummary(Record):
     """How long jobs waited for something, in seconds; those that never got there count with their time."""
 
     mean: float  # of all jobs
@@ -40,8 +38,7 @@ class WaitSummary:
     never: int  # how many jobs never got there
 
 
-@dataclass(frozen=True, kw_only=True)
-class Completion:
+class Completion(Record):
     """How jobs came to their end."""
 
     finished: int  # jobs that succeeded
@@ -52,8 +49,7 @@ class Completion:
     makespan_s: float | None  # from the first submission to the last success; null if work was left
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServiceSummary:
+class ServiceSummary(Record):
     """One service of a simulation."""
 
     name: str
@@ -62,8 +58,7 @@ class ServiceSummary:
     raises: tuple[Raise, ...]  # the raised targets, each with the seconds until 99 % of it ran
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobSummary:
+class JobSummary(Record):
     """One job of a simulation."""
 
     name: str
@@ -80,8 +75,7 @@ class JobSummary:
     phase: str  # at the end, empty where nobody writes one
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimulationReport:
+class SimulationReport(Record):
     """One simulation, summed up."""
 
     scenario: str  # its name

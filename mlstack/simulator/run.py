@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.elastic import facts, snapshot
 from mlstack.elastic.cache import ClusterCache
 from mlstack.elastic.controller import (
@@ -40,8 +40,7 @@ BASELINES = ("edl-v010", "off")
 """Policies with EDL's own way to run jobs instead of the controller."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimulationOutcome:
+class SimulationOutcome(Record):
     """What a simulation gave."""
 
     scenario: Scenario

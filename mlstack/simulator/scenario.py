@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.elastic.training_job import (
     SERVER_CLASS,
     TRAINER_CLASS,
@@ -133,8 +133,7 @@ def _taints(fields: SpecFields, name: str, default: object) -> tuple[dict[str, s
 # --- what a simulation is of; the declarations are what is read of an entry ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeGroup:
+class NodeGroup(Record):
     """Nodes that are alike."""
 
     name: str = spec_field("name", "", read=_name)  # the nodes are called `<name>-0` and so on
@@ -147,8 +146,7 @@ class NodeGroup:
     taints: tuple[Mapping[str, str], ...] = spec_field("taints", (), read=_taints)
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobPlan:
+class JobPlan(Record):
     """A training job that will be submitted."""
 
     name: str
@@ -158,8 +156,7 @@ class JobPlan:
     work_s: int = spec_field("work", 0)  # seconds that one trainer would need alone; 0 for work without end
 
 
-@dataclass(frozen=True, kw_only=True)
-class Service:
+class Service(Record):
     """A Deployment of others, beside which jobs train."""
 
     name: str = spec_field("name", "", read=_name)
@@ -173,8 +170,7 @@ class Service:
     grace_s: int = spec_field("grace", 2)  # how long a pod takes to end
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScenarioEvent:
+class ScenarioEvent(Record):
     """Something that happens."""
 
     at_ms: int = spec_field("at", 0, read=_ms)  # when first
@@ -185,8 +181,7 @@ class ScenarioEvent:
     every_ms: int = spec_field("every", 0, read=_ms)  # happens again after so long; 0 for once
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
+class Scenario(Record):
     """A whole simulation but for its seed and policy."""
 
     name: str

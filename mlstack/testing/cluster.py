@@ -18,7 +18,7 @@ from typing import Any
 
 from mlstack.app.environment import ClusterIdentity
 from mlstack.clock import timestamp
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import (
     Cause,
     ClusterError,
@@ -318,8 +318,7 @@ def _events(
 _OF_SYSTEM = ("uid", "creationTimestamp", "generation", "resourceVersion", "deletionTimestamp")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Write:
+class Write(Record):
     """A write in progress."""
 
     store: ObjectStore

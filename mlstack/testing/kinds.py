@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from itertools import count
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import Cause
 from mlstack.objects.kube_object import Kind, Kinds, Schemas, kinds_of_crd, same
 from mlstack.testing.server_side_apply import (
@@ -47,8 +47,7 @@ _SCALABLE: frozenset[GroupKind] = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Served:
+class Served(Record):
     """One kind in one version."""
 
     kind: Kind
@@ -217,8 +216,7 @@ def _value_faults(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
 # --- fields that cannot change ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frozen:
+class Frozen(Record):
     """Fields of a kind that cannot change."""
 
     fields: tuple[str, ...] = ()  # their names below `at`; all but `free` where empty

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.errors import FieldConflict
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import same
@@ -338,8 +338,7 @@ class FieldWriter(NamedTuple):
         return self.manager, self.operation, version, self.subresource
 
 
-@dataclass(frozen=True, kw_only=True)
-class AppliedEntry:
+class AppliedEntry(Record):
     """What one writer owns."""
 
     writer: FieldWriter

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 
 Obj = dict[str, Any]
 
@@ -34,8 +34,7 @@ class Key:
         return self.group, self.kind
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoreChange:
+class StoreChange(Record):
     """One write: the object before and after, None where it was not or is no more."""
 
     version: int

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, NamedTuple
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.objects.kube_object import KubeObject
 
 Severity = Literal["error", "warning", "unchecked"]
@@ -26,8 +26,7 @@ _MAX_SHOWN = 60
 _MAPS = (dict, Mapping)  # what is a dict is soon told
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
+class Fault(Record):
     """One thing that is wrong with one object."""
 
     component: str

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from mlstack.app.document import AppDocument
 from mlstack.app.environment import PolicyFile
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, dataclass, row
 from mlstack.errors import ConfigError, SchemaError, UsageError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import KubeObject
@@ -197,8 +197,7 @@ Violations = Iterator[tuple[KubeObject, Problem]]
 PolicyCheck = Callable[[PolicyContext], Violations]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Policy:
+class Policy(Record):
     """One thing that objects are to keep."""
 
     id: str  # as waivers name it
@@ -210,8 +209,7 @@ class Policy:
     where: str = ""  # the file of an app's own
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyOutcome:
+class PolicyOutcome(Record):
     """What a policy found in an environment."""
 
     id: str  # as waivers name it

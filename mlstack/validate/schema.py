@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.app.schema import matches
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.names import nearest
 from mlstack.objects.kube_object import Schema, Schemas, list_type_of
 from mlstack.objects.resources import quantity
@@ -35,8 +35,7 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
     return f", did you mean `{near}`?" if near else ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchemaCheck:
+class SchemaCheck(Record):
     """A walk through a value beside its schema.
 
     Built-in kinds and custom resources differ in small things: in built-in kinds null means absent and an
@@ -255,8 +254,7 @@ _OPAQUE = frozenset({"byte", "date", "datetime", "duration"})  # formats that CE
 _ABOUT_CHANGES = re.compile(r"\boldSelf\b")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Definition:
+class Definition(Record):
     """What one version of a custom kind is checked against."""
 
     schema: Schema
