@@ -145,7 +145,7 @@ def test_an_operator_of_one_namespace_needs_no_rights_elsewhere(
 ) -> None:
     jobs = {"it": ("kubeflow/tf-job/tf-job-simple", {})}
     terminal = deploy(jobs, deploymentScope="namespace", deploymentNamespace=namespace)
-    role = gke.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/tf-job-operator")
+    role = gke.request("GET", f"/apis/rbac.authorization.k8s.io/v1/clusterroles/tf-job-operator-{namespace}")
     assert [rule["resources"] for rule in role["rules"]] == [["validatingwebhookconfigurations"]]
     started = operator()
     terminal.run("apply", "gke", "-c", "it", "--yes")
