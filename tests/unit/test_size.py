@@ -34,7 +34,7 @@ LINES = {
 }
 MODULES = 183
 LINES_OF_PRODUCT = 71_680
-LINES_OF_TESTS = 78_780
+LINES_OF_TESTS = 78_790
 
 
 def lines(folder: Path) -> int:
