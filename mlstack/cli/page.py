@@ -161,7 +161,8 @@ def layout(table: TextTable, *, width: int = WIDTH) -> Iterator[str]:
             for name, cell, limit in zip(table.columns, (*others, last), widths, strict=True)
         ]
         for line in zip_longest(*cells, fillvalue=""):
-            yield _join(line, widths)
+            padded = (cell + " " * (room - text_width(cell)) for cell, room in zip(line, widths, strict=True))
+            yield GAP.join(padded).rstrip()
         yield from fold(TextLine(f"    {below}", hang=4), width=width) if below else ()
 
 
@@ -191,11 +192,6 @@ def _wrap(words: Sequence[str], width: int, *, first: int | None = None) -> list
         else:
             lines.append(word)
     return lines
-
-
-def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (cell + " " * (width - text_width(cell)) for cell, width in zip(cells, widths, strict=True))
-    return GAP.join(padded).rstrip()
 
 
 # --- terminals ---

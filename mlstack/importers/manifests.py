@@ -148,7 +148,8 @@ def components(
         documents = read.read_documents(
             source.text, source=source.name, with_positions=len(source.text) < _LARGE
         )
-        if not any(_is_object(data) for document in documents for _, data in unpacked(document.value)):
+        items = [data for document in documents for _, data in unpacked(document.value)]
+        if not any(isinstance(data, Mapping) and {"apiVersion", "kind"} <= data.keys() for data in items):
             notes.append(f"left out {source.name}: it holds no object of Kubernetes")
             has_lists = has_lists or any(isinstance(document.value, list) for document in documents)
             continue
@@ -172,10 +173,6 @@ def components(
 
 
 _LARGE = 1 << 20  # above it, messages name a document's line, not that of each part: positions cost a third
-
-
-def _is_object(data: Any) -> bool:
-    return isinstance(data, Mapping) and {"apiVersion", "kind"} <= data.keys()
 
 
 def _check(source: SourceFile, documents: Sequence[read.Document], places: dict[Identity, str]) -> None:
@@ -369,12 +366,6 @@ class Overlay:
     folder: Path
     namespace: str  # where its objects are; empty where it says nothing
     objects: tuple[Data, ...]
-
-
-def kustomization_name(folder: Path) -> str:
-    """Give what the component of a folder is called."""
-    resolved = folder.resolve()
-    return component_name(resolved.parent.name if resolved.name == "base" else resolved.name)
 
 
 def overlays(folder: Path) -> list[Overlay]:

@@ -65,7 +65,9 @@ def offered(sources: Sequence[SourceFile], *, name: str) -> Offer:
     if not objects:
         raise ConfigError("the files hold no Kubernetes object", where=sources[0].name)
     names = [str(data["metadata"]["name"]) for data in objects]
-    offer = Offer(name=_common(names), objects=objects)
+    # The name that most of the others begin with.
+    common = max(names, key=lambda name: sum(_is_of(other, name) for other in names))
+    offer = Offer(name=common, objects=objects)
     spaces = {str(data["metadata"]["namespace"]) for data in objects if data["metadata"].get("namespace")}
     offer.namespace = spaces.pop() if len(spaces) == 1 else ""
     for source in sources:
@@ -73,12 +75,6 @@ def offered(sources: Sequence[SourceFile], *, name: str) -> Offer:
         file = "-".join(source.path.with_suffix("").parts) if len(sources) > 1 else name
         offer.templates[f"{file.lstrip('_')}.yaml.j2"] = rewritten(source.text, edits)
     return offer
-
-
-def _common(names: Sequence[str]) -> str:
-    """Give the name that most of the others begin with; the first of them where several do."""
-    counts = {name: sum(_is_of(other, name) for other in names) for name in names}
-    return max(counts, key=lambda name: counts[name])
 
 
 def _is_of(name: str, base: str) -> bool:
@@ -227,14 +223,19 @@ def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None)
 
     Patches stay for what cannot be a parameter: what only some environments have.
     """
-    files: dict[str, str] = {"package.yaml": _package_file(package)}
+    head = {"apiVersion": API_VERSION, "kind": "Package", "name": package, "version": VERSION}
+    summary = "Prototypes made from what was imported"
+    files: dict[str, str] = {"package.yaml": write.to_yaml({**head, "summary": summary})}
     components: list[PlannedComponent] = []
     patches = {environment: dict(inner) for environment, inner in plan.patches.items()}
     params: dict[str, dict[str, Mapping[str, Any]]] = {}
     names: set[str] = set()
     for component in plan.components:
         environments = [name for name, inner in patches.items() if component.name in inner]
-        versions = {name: _patched(component.objects, patches[name][component.name]) for name in environments}
+        versions = {}
+        for name in environments:
+            own_patches = [read_patch(patch, where="import") for patch in patches[name][component.name]]
+            versions[name] = [data for data in patched(component.objects, own_patches) if data is not None]
         prototype = component_name(component.name.replace(".", "-")).lower()
         while prototype in names:
             prototype += "-2"
@@ -260,11 +261,6 @@ def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None)
         params=params,
         package=PlannedPackage(name=package, registry=REGISTRY, files=files),
     )
-
-
-def _patched(objects: Sequence[Data], patches: Sequence[Data]) -> list[Data]:
-    changed = patched(objects, [read_patch(patch, where="import") for patch in patches])
-    return [data for data in changed if data is not None]
 
 
 # --- values ---
@@ -295,10 +291,13 @@ def _named_values(
         for path, base in _leaves(data):
             others = tuple(at(objects[number], path) for objects in versions.values())
             scalars = (base, *others)
-            if path[0] in _FIXED or path == ("metadata", "name") or any(map(_is_none, scalars)):
+            if path[0] in _FIXED or path == ("metadata", "name"):
+                continue
+            if any(value is None or isinstance(value, Mapping | list) for value in scalars):
                 continue
             varies = not all(same(base, other) for other in others)
-            if not (varies or _is_offered(path) or _names_of(component.name, base, path, known)):
+            is_usual = path[-1] == "image" or path == ("spec", "replicas")  # what people want to set
+            if not (varies or is_usual or _names_of(component.name, base, path, known)):
                 continue
             key = json.dumps(scalars, sort_keys=True)
             places.setdefault(key, []).append((number, path))
@@ -309,15 +308,6 @@ def _named_values(
         name = _name(component, listed[0], base, known, named)
         named[name] = _Value(base, others, tuple(listed))
     return named
-
-
-def _is_none(value: Any) -> bool:
-    return value is None or isinstance(value, Mapping | list)
-
-
-def _is_offered(path: KeyPath) -> bool:
-    """Tell whether people usually want to set what stands at a path: images and numbers of replicas."""
-    return path[-1] == "image" or path == ("spec", "replicas")
 
 
 def _names_of(component: str, value: Any, path: KeyPath, known: Named) -> list[str]:
@@ -430,8 +420,3 @@ def _prototype_files(name: str, component: PlannedComponent, named: Mapping[str,
         f"{name}/templates/objects.yaml.j2": _template(component, named),
         f"{name}/examples/default.yaml": write.to_yaml(example),
     }
-
-
-def _package_file(name: str) -> str:
-    head = {"apiVersion": API_VERSION, "kind": "Package", "name": name, "version": VERSION}
-    return write.to_yaml({**head, "summary": "Prototypes made from what was imported"})

@@ -505,7 +505,8 @@ class Referred(Record):
 def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> Imported:
     """Import a folder's kustomization: a manifest of its base, and what overlays change as patches."""
     overlays = manifests.overlays(folder)
-    name = request.name or manifests.kustomization_name(folder)
+    whole = folder.resolve()
+    name = request.name or component_name(whole.parent.name if whole.name == "base" else whole.name)
     environments = {place: app.environment(place) for place in app.environment_names}
     objects, places = {}, []
     for overlay in overlays:

@@ -359,7 +359,9 @@ def check_pulls(objects: Sequence[KubeObject], cluster: Cluster) -> tuple[ImageF
     for obj in objects:
         for template in pods_of(obj):
             secrets = accounts.pull_secrets(obj.namespace, template.spec)
-            platforms = _platforms(nodes, template.spec)
+            fitting = {platform for node, platform in nodes if is_eligible(template.spec, node)}
+            # Of a pod that may go to no node now, the platforms of all.
+            platforms = tuple(sorted(fitting or {platform for _, platform in nodes}))
             for image in _images(template):
                 pull = _Pull(image, obj.namespace, secrets, platforms)
                 users.setdefault(pull, f"{obj.component}: {obj.identity}")
@@ -433,12 +435,6 @@ def _nodes(cluster: Cluster) -> list[tuple[NodePlace, str]]:
         if architecture := place.labels.get("kubernetes.io/arch") or info.get("architecture"):
             nodes.append((place, f"{system}/{architecture}"))
     return nodes
-
-
-def _platforms(nodes: Sequence[tuple[NodePlace, str]], spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Give the platforms of the nodes that a pod may go to; where it may go to none now, of all."""
-    fitting = {platform for place, platform in nodes if is_eligible(spec, place)}
-    return tuple(sorted(fitting or {platform for _, platform in nodes}))
 
 
 # --- service accounts and their secrets ---

@@ -119,29 +119,30 @@ class Loader:
         """
         # whoever needs them has filled them
         resolved = self.app.secrets.filled(prototype, resolved, stand_ins=True)
-        if prototype.chart is not None:
-            try:
-                return self._charted(component, prototype, prototype.chart, resolved)
-            except TemplateRefusedError as error:
-                raise _refused(error, component, resolved) from error
-        namespace = str(resolved.values.get("namespace") or self.environment.namespace)
-        variables = self._variables(component, resolved, namespace)
+        name, namespace = component.full_name, self.environment.namespace
         try:
-            objects, notes = self._templated(prototype, variables, component.full_name)
+            if prototype.chart is not None:
+                objects, notes = self._charted(component, prototype, prototype.chart, resolved)
+            else:
+                namespace = str(resolved.values.get("namespace") or namespace)
+                variables = self._variables(component, resolved, namespace)
+                objects, remarks = self._templated(prototype, variables, name)
+                notes = [f"{name}: {remark}" for remark in remarks]
         except TemplateRefusedError as error:
             raise _refused(error, component, resolved) from error
         return Rendered(
-            component=component.full_name,
-            objects=self._patched(objects, component.full_name),
+            component=name,
+            objects=self._patched(objects, name),
             namespace=namespace,
-            notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in notes)),
+            notes=(*resolved.notes, *notes),
             has_secrets=prototype.has_secrets(resolved.values),
+            uses_programs=prototype.chart is not None,
             secrets=masking.secret_texts(prototype.secret_values(resolved.values)),
         )
 
     def _charted(
         self, component: Component, prototype: Prototype, chart: Chart, resolved: Resolved
-    ) -> Rendered:
+    ) -> tuple[list[KubeObject], Sequence[str]]:
         """Give the objects of a chart, remembered or rendered: twice unless it is known to repeat itself."""
         from mlstack.render import helm
 
@@ -158,22 +159,8 @@ class Loader:
         variables |= {"hooks": component.hooks, "helm": self._helm_version()}
         known = None if self._locate else self._renders.get(name, prototype, variables)
         if known is None:
-            objects, notes = self._released(component, prototype, chart, release, variables)
-        else:
-            notes = [*known.notes]
-            sources = {f: Source(component=name, file=f"{chart.folder}/{f}") for f, _ in known.objects}
-            objects = [
-                KubeObject(data=data, component=name, source=sources[file]) for file, data in known.objects
-            ]
-        return Rendered(
-            component=name,
-            objects=self._patched(objects, name),
-            namespace=environment.namespace,
-            notes=(*resolved.notes, *notes),
-            uses_programs=True,
-            has_secrets=prototype.has_secrets(resolved.values),
-            secrets=masking.secret_texts(prototype.secret_values(resolved.values)),
-        )
+            return self._released(component, prototype, chart, release, variables)
+        return _remembered(known, name, {file: f"{chart.folder}/{file}" for file, _ in known.objects})
 
     def _released(
         self,
@@ -278,31 +265,27 @@ class Loader:
 
     def _templated(
         self, prototype: Prototype, variables: Mapping[str, Any], component: str
-    ) -> tuple[list[KubeObject], Iterable[str]]:
+    ) -> tuple[list[KubeObject], Sequence[str]]:
         """Give what the templates make and tell: as remembered, unless every part is to be located."""
         known = None if self._locate else self._renders.get(component, prototype, variables)
         if known is not None:
             files = {name: prototype.sources.get(name, name) for name, _ in known.objects}
-            sources = {name: Source(component=component, file=file) for name, file in files.items()}
-            return [
-                KubeObject(data=data, component=component, source=sources[name])
-                for name, data in known.objects
-            ], known.notes
+            return _remembered(known, component, files)
         key = f"{prototype.full_name}@{prototype.version}"
         if key not in self._renderers:
             self._renderers[key] = Renderer(prototype, self._engine)
         rendering = self._renderers[key].rendering(variables)
-        objects: list[KubeObject] = []
-        contents: list[tuple[str, Mapping[str, Any]]] = []
-        for name in self._renderers[key].names:
-            parsed = self._objects(rendering, name, prototype, component)
-            objects += parsed
-            contents += [(name, obj.data) for obj in parsed]
+        objects = [
+            (name, obj)
+            for name in self._renderers[key].names
+            for obj in self._objects(rendering, name, prototype, component)
+        ]
         notes = [*rendering.notes]
         if not self._locate:
+            contents = [(name, obj.data) for name, obj in objects]
             render = Render(objects=contents, notes=notes, reads=rendering.reads)
             self._renders.put(component, prototype, variables, render)
-        return objects, notes
+        return [obj for _, obj in objects], notes
 
     def _objects(
         self, rendering: Rendering, template: str, prototype: Prototype, component: str
@@ -379,6 +362,17 @@ class Loader:
                     served = (entry for entry in spec["versions"] if entry["name"] == version)
                     return next((entry["schema"]["openAPIV3Schema"] for entry in served), None), None
         return None, None
+
+
+def _remembered(
+    known: Render, component: str, files: Mapping[str, str]
+) -> tuple[list[KubeObject], Sequence[str]]:
+    """Give the objects and notes of an earlier render; `files` are those of its templates, for messages."""
+    sources = {name: Source(component=component, file=file) for name, file in files.items()}
+    contents = known.objects
+    return [
+        KubeObject(data=d, component=component, source=sources[name]) for name, d in contents
+    ], known.notes
 
 
 def _place_of_line(rendering: Rendering, template: str) -> PlaceOf:

@@ -38,7 +38,10 @@ def build(app: AppReader, component: Kustomization) -> str:
     """
     if not component.is_remote:
         folder = app.root / Path(component.source).expanduser()
-        _refuse_remote(folder, component)
+        for file, entry in remote_entries(folder):
+            message = f"`{entry}` is somebody else's, which no render fetches"
+            hint = f"`kustomize localize {component.source} NEWDIR` makes a copy with all it needs: name that"
+            raise ConfigError(message, where=str(file), hint=hint)
         return build_folder(folder, where=component.file)
     locked = next((entry for entry in app.lock.kustomizations if entry.source == component.source), None)
     files = _vendored(app.root, component, locked)
@@ -87,14 +90,6 @@ def build_folder(folder: Path, *, where: str) -> str:
             raise TemplateError(f"kustomize does not build it: {text}", where=where) from error
     message = "a kustomization needs `kustomize` or `kubectl`, and neither is installed"
     raise RegistryError(message, where=where, hint=GET_KUSTOMIZE)
-
-
-def _refuse_remote(folder: Path, component: Kustomization) -> None:
-    """Raise for a local kustomization that refers to other people's: each render would fetch those."""
-    for file, entry in remote_entries(folder):
-        message = f"`{entry}` is somebody else's, which no render fetches"
-        hint = f"`kustomize localize {component.source} NEWDIR` makes a copy with all it needs: name that"
-        raise ConfigError(message, where=str(file), hint=hint)
 
 
 def remote_entries(folder: Path, seen: Sequence[Path] = ()) -> list[tuple[Path, str]]:

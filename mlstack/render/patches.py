@@ -157,16 +157,13 @@ def _changed(data: Mapping[str, Any], patch: Patch, schema_of: SchemaOf) -> Mapp
 
 def _refuse_directives(patch: Patch, change: Any, path: Path = ()) -> None:
     """Refuse what a merge patch would write into the object as if it were a field."""
-    for key, value in change.items() if isinstance(change, Mapping) else enumerate(_items(change)):
+    items = enumerate(change) if isinstance(change, list) else ()
+    for key, value in change.items() if isinstance(change, Mapping) else items:
         if isinstance(key, str) and (key in (_DIRECTIVE, _RETAIN) or key.startswith((_FROM_LIST, _ORDER))):
             message = f"`{'.'.join(map(str, (*path, key)))}` is a directive of strategic patches"
             hint = "a document of `kind: Patch` with `target`, `type: strategic` and `patch` has them"
             raise ConfigError(message, where=patch.where, hint=f"{hint}: mlstack schema Patch")
         _refuse_directives(patch, value, (*path, key))
-
-
-def _items(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
 
 
 _HINT = "a path is a JSON pointer: /spec/replicas, /metadata/annotations/a~1b"

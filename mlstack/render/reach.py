@@ -74,7 +74,8 @@ class ComponentTrials:
             return (), self._fault
         param, whole = self.prototype.param(name), self.resolved.values.get(name)
         current = at(whole, path)
-        inner = inner_param(param, path) or replace(param, schema=schema_like(current))
+        like = {"type": "string" if current is None else json_type(current)}  # where none is declared
+        inner = inner_param(param, path) or replace(param, schema=like)
         note = "no other value could be tried with the other parameters as they are"
         for value in values(inner, current):
             other = placed(whole, path, value)
@@ -194,11 +195,6 @@ def placed(whole: Any, path: Sequence[str | int], value: Any) -> Any:
         return items
     entries = {**(whole if isinstance(whole, Mapping) else {}), first: inner}
     return {key: entry for key, entry in entries.items() if entry is not None or key != first}
-
-
-def schema_like(value: Any) -> dict[str, Any]:
-    """Give a schema for values like one for which none is declared."""
-    return {"type": "string" if value is None else json_type(value)}
 
 
 def _of_schema(schema: Mapping[str, Any], current: Any) -> Iterator[Any]:

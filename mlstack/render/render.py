@@ -147,7 +147,8 @@ def _rendered(
     rendered = [loader.render(component) for component in selected]
     stamped = _stamped(rendered, app=app.app, environment=environment)
     others: list[KubeObject] = []
-    if is_part and unknown_configs(stamped):
+    known = {obj.identity for obj in stamped}
+    if is_part and any(not known.issuperset(read_by_pods(obj)) for obj in stamped if _restarts(obj)):
         sound: list[Rendered] = []
         for component in app.selected(environment):
             with suppress(ConfigError):  # of one that was not asked for
@@ -303,12 +304,6 @@ def _with_pods(value: Any, more: Metadata) -> Any:
 
 
 # --- a changed configuration restarts what reads it ----------------------------------------------------
-
-
-def unknown_configs(objects: Sequence[KubeObject]) -> bool:
-    """Tell whether a workload reads a ConfigMap or Secret that is not among the objects."""
-    known = {obj.identity for obj in objects}
-    return any(not known.issuperset(read_by_pods(obj)) for obj in objects if _restarts(obj))
 
 
 def with_config_hashes(

@@ -355,10 +355,6 @@ class Renderer:
         check_plain(variables, "")
         return Rendering(self, variables)
 
-    def render(self, name: str, variables: Mapping[str, Any]) -> str:
-        """Render one template alone; raises as `rendering` and `Rendering.render`."""
-        return self.rendering(variables).render(name)
-
     def run(self, name: str, rendering: Rendering, *, marking: bool) -> str:
         """Render one template for a component; when marking, lines begin with the mark of their origin."""
         from mlstack.render import sandbox

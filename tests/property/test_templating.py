@@ -32,7 +32,7 @@ RENDERER = Renderer(Prototype(name="p", package="x", registry="r", templates={"t
 @pytest.mark.parametrize("reader", READERS)
 @given(value=strategies.values.filter(has_short_keys))
 def test_a_value_stays_a_value(reader: str, value: Any) -> None:
-    read = READERS[reader](RENDERER.render("t", {"x": value}))
+    read = READERS[reader](RENDERER.rendering({"x": value}).render("t"))
     seen = as_kubectl(value) if reader == "ours" else value
     json, joined = read.pop("json"), read.pop("joined")
     assert typed(read) == typed(
@@ -44,7 +44,7 @@ def test_a_value_stays_a_value(reader: str, value: Any) -> None:
 
 @given(value=strategies.values.filter(has_short_keys))
 def test_rendering_twice_gives_the_same_bytes_and_every_line_has_a_place(value: Any) -> None:
-    text = RENDERER.render("t", {"x": value})
+    text = RENDERER.rendering({"x": value}).render("t")
     marked, places = RENDERER.rendering({"x": value}).render_with_places("t")
     assert marked == text
     assert len(places) == text.count("\n") + 1
