@@ -328,9 +328,8 @@ class AppDir(AppReader):
 
     def _without_override(self, section: str, name: str) -> EditedFile:
         """Give the personal file without what it says of a thing."""
-        edited, names = self.edited(layout.OVERRIDES, "PersonalOverrides"), self._overridden(section)
-        if name in names:
-            edited.remove((section,), names.index(name))
+        edited = self.edited(layout.OVERRIDES, "PersonalOverrides")
+        edited.drop((section,), lambda own: own["name"] == name)
         return edited
 
     def copy_environment(self, name: str, new: str, changes: Mapping[str, Any]) -> str:
@@ -552,9 +551,9 @@ class AppDir(AppReader):
             else:
                 edited = self.edited(layout.environment_file(scope), "Environment")
                 known = list(self.environment_chain(scope)[-1].environment.packages)
-            for old in removed.get(scope, ()):
-                edited.remove(("packages",), known.index(old))
-                known.remove(old)
+            if gone := removed.get(scope, ()):
+                edited.remove(("packages",), *map(known.index, gone))
+                known = [ref for ref in known if ref not in gone]
             if scope != "*" and not known and edited.at(("packages",)) == []:
                 edited.unset(("packages",))
             for ref in entered.get(scope, ()):

@@ -161,14 +161,12 @@ def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) 
         patches = [layout.patch_file(environment, name) for name in sorted(names)]
         deleted += [patch for patch in patches if app.files.bytes(patch) is not None]
         params = app.edited(layout.environment_params_file(environment), "EnvironmentParams")
-        for name in names:
-            params.unset(("components", name))
+        params.unset_all(("components",), names)
         settings = app.edited(layout.environment_file(environment), "Environment")
         _remove_targets(settings, environment, gone)
         edits += [params, settings]
     for number in range(len(app.personal.environments)):
-        for name in names:
-            personal.unset(("environments", number, "components", name))
+        personal.unset_all(("environments", number, "components"), names)
     changed = changed_texts(edits) | _encrypted(app, dict.fromkeys(names))
     used = {component.source for component in app.kustomizations() if component.full_name not in names}
     sources = {component.source for component in app.kustomizations()} - used
@@ -232,7 +230,7 @@ def rename(app: AppDir, old: str, new: str, *, named: str | None = None) -> tupl
     own = EditedFile(file, decode(app.files.bytes(file) or b"", file=file))
     if named is not None:
         own.set(("params", "name"), named)
-    edits = [*_elsewhere(app, old, new), _moved(app, old, new)]
+    edits = [*_elsewhere(app, old, new)]
     for _, other, number, needed in _dependencies(app):
         if needed == old:
             edited = own if other == file else next((e for e in edits if e.file == other), None)
@@ -254,7 +252,7 @@ def rename(app: AppDir, old: str, new: str, *, named: str | None = None) -> tupl
 
 
 def _elsewhere(app: AppDir, old: str, new: str) -> Iterator[EditedFile]:
-    """Give what environments say of a component, said of its new name."""
+    """Give what environments say of a component, said of its new name, and what it was called."""
     for environment in app.environment_names:
         params = app.edited(layout.environment_params_file(environment), "EnvironmentParams")
         params.rename(("components", old), new)
@@ -268,11 +266,7 @@ def _elsewhere(app: AppDir, old: str, new: str) -> Iterator[EditedFile]:
     for number in range(len(app.personal.environments)):
         personal.rename(("environments", number, "components", old), new)
     yield personal
-
-
-def _moved(app: AppDir, old: str, new: str) -> EditedFile:
-    """Enter in `app.yaml` what the component was called."""
-    edited = app.edited(layout.APP_FILE, "App")
-    edited.drop(("moved",), lambda entry: entry["from"] == new)  # who comes back has not moved from there
-    edited.append(("moved",), to_map(Moved(old=old, new=new)))
-    return edited
+    moved = app.edited(layout.APP_FILE, "App")
+    moved.drop(("moved",), lambda entry: entry["from"] == new)  # who comes back has not moved from there
+    moved.append(("moved",), to_map(Moved(old=old, new=new)))
+    yield moved

@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 import time
+from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -223,6 +224,16 @@ class EditedFile:
             self.remove(owner, last) if items[1:] else self.unset(owner)
         return self.text != before
 
+    def unset_all(self, path: KeyPath, keys: Collection[str]) -> None:
+        """Remove keys of a map, at one reading; with the last one goes what holds nothing else."""
+        value = self.at(path) or {}
+        if kept := {key: item for key, item in value.items() if key not in keys}:
+            self.set(path, kept)
+        elif value:
+            first = next(iter(value))
+            self.set(path, {first: value[first]})
+            self.unset((*path, first))
+
     def update(self, path: KeyPath, changes: Mapping[str, Any]) -> None:
         """Set keys of a map; None takes one out."""
         for key, value in changes.items():
@@ -251,18 +262,15 @@ class EditedFile:
     def drop(self, path: KeyPath, is_gone: Callable[[Any], bool]) -> None:
         """Take items out of a list, and the list itself when nothing is left of it."""
         items = self.at(path) or []
-        for number in reversed(range(len(items))):
-            if is_gone(items[number]):
-                self.remove(path, number)
-        if items and not self.at(path):
-            self.unset(path)
+        if gone := [number for number, item in enumerate(items) if is_gone(item)]:
+            self.remove(path, *gone) if len(gone) < len(items) else self.unset(path)
 
     def append(self, path: KeyPath, item: Any) -> None:
         """Add an item to a list; comments between its items stay where the list is written in lines."""
         before = self.at(path) or []
         after = [*before, item]
         if before:
-            lines, first, end = self._item_lines((*path, len(before) - 1))
+            lines, [(first, end)] = self._item_lines(path, [len(before) - 1])
             indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
             added = [f"{indent}{line}" for line in write.to_yaml([item]).splitlines(keepends=True)]
             ending = [] if lines[end - 1].endswith("\n") else ["\n"]
@@ -270,27 +278,29 @@ class EditedFile:
                 return
         self.set(path, after)
 
-    def remove(self, path: KeyPath, index: int) -> None:
-        """Take an item out of a list; comments between the others stay where it is written in lines."""
-        before = self.at(path)
-        after = [*before[:index], *before[index + 1 :]]
+    def remove(self, path: KeyPath, *gone: int) -> None:
+        """Take items out of a list; comments between the others stay where it is written in lines."""
+        after = [item for number, item in enumerate(self.at(path)) if number not in gone]
         if after:
-            lines, first, end = self._item_lines((*path, index))
-            if self._keep("".join([*lines[:first], *lines[end:]]), path, after):
+            lines, spans = self._item_lines(path, gone)
+            for first, end in reversed(spans):
+                del lines[first:end]
+            if self._keep("".join(lines), path, after):
                 return
         self.set(path, after)
 
-    def _item_lines(self, path: KeyPath) -> tuple[list[str], int, int]:
-        """Give the text's lines, and the first line of an item and the one behind its last, from 0."""
+    def _item_lines(self, path: KeyPath, items: Sequence[int]) -> tuple[list[str], list[tuple[int, int]]]:
+        """Give the text's lines, and of items the first line and the one behind the last, from 0."""
         document = read_document(self.text, source=self.file)
-        lines = self.text.splitlines(keepends=True)
-        first = document.position(path).line - 1
-        inside = max(at.line for full, at in document.positions.items() if full[: len(path)] == path)
-        behind = [position.line - 1 for position in document.positions.values() if position.line > inside]
-        end = min([*behind, len(lines)])
-        while end > first + 1 and lines[end - 1].lstrip()[:1] in ("", "#"):
-            end -= 1
-        return lines, first, end
+        lines, spans, depth = self.text.splitlines(keepends=True), list[tuple[int, int]](), len(path) + 1
+        begins = [*sorted({place.line - 1 for place in document.positions.values()}), len(lines)]
+        last = {full[:depth]: place.line - 1 for full, place in document.positions.items()}
+        for item in items:
+            first, end = document.position((*path, item)).line - 1, begins[bisect(begins, last[*path, item])]
+            while end > first + 1 and lines[end - 1].lstrip()[:1] in ("", "#"):
+                end -= 1
+            spans.append((first, end))
+        return lines, spans
 
     def _keep(self, text: str, path: KeyPath, value: Any) -> bool:
         """Take a text over if it reads `value` at the path, and everything else in it as before."""

@@ -231,10 +231,13 @@ class _Edit:
         if old.entries and isinstance(value, dict) and value:
             with suppress(ConfigError):
                 own = {(*path, key): item for key, item in value.items()}
-                text = set_values(self.text, own, source=self.source)
-                for entry in old.entries:
-                    if entry.name not in value:
-                        text = unset_value(text, [*path, entry.name], source=self.source)
+                edit = _Edit(set_values(self.text, own, source=self.source), self.source)
+                text, holder = edit.text, edit.steps(path)[-1].node
+                gone = [number for number, entry in enumerate(holder.entries) if entry.name not in value]
+                for number in reversed(gone[1:]):
+                    text = edit._cut(text, holder, number)
+                for name in [holder.entries[number].name for number in gone[:1]]:
+                    text = unset_value(text, [*path, name], source=self.source)
                 yield text
 
     def _inserted(self, parent: _Node, key: str, keys: Path, value: Any) -> Iterator[str]:
@@ -342,7 +345,8 @@ class _Edit:
         while self._goes_with(steps):
             steps.pop()
         *parents, last = steps
-        owner, holder, text = path[: len(parents)], last.holder, self._cut(last)
+        owner, holder = path[: len(parents)], last.holder
+        text = self._cut(self.text, holder, [entry is last.entry for entry in holder.entries].index(True))
         rest: Any = {key: item for key, item in _value_at(before, owner).items() if key != path[len(parents)]}
         if not rest and not holder.is_flow:
             rest = None
@@ -366,13 +370,11 @@ class _Edit:
         alone = between == self.lines.newline and self.lines.after_comments(after, column) == after
         return alone and self.lines.column(holder.start) > column + 1
 
-    def _cut(self, step: _Step) -> str:
-        """Cut an entry out of its mapping."""
-        text, lines = self.text, self.lines
-        entries = step.holder.entries
-        index = next(number for number, entry in enumerate(entries) if entry is step.entry)
+    def _cut(self, text: str, holder: _Node, index: int) -> str:
+        """Cut an entry out of its mapping; if it is not the first, later ones may have been cut before."""
+        lines, entries = self.lines, holder.entries
         start, end = entries[index].start, entries[index].end
-        if step.holder.is_flow:
+        if holder.is_flow:
             if index:
                 start = entries[index - 1].end
             elif len(entries) > 1:

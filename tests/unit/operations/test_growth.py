@@ -26,7 +26,7 @@ COMMANDS = (
     "images list gke",
     "footprint gke",
     "env matrix",
-    "explain service/c7 spec.ports --env gke",
+    "explain service/c8 spec.ports --env gke",
     "diff local:gke local:minikube --summary",
     "apply gke --yes",
     "apply gke --yes",
@@ -34,6 +34,7 @@ COMMANDS = (
     "status gke",
     "history show gke",
     "delete gke --yes",
+    "module rm m --components",
 )
 SMALL, FACTOR, GROWTH = 24, 2, 1.3
 SELDOM = 20 * SMALL
@@ -68,11 +69,13 @@ def test_no_function_is_called_more_often_than_in_proportion(
         monkeypatch.chdir(root)
         for line in ("env add gke --no-preset", "env add minikube --no-preset"):
             assert run(line).code == 0
-        component = "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: web\nparams: {image: nginx:%d}\n"
-        write_tree(root, {f"components/c{n}.yaml": component % n for n in range(size)})
-        params = "".join(f"  c{n}: {{replicas: 3}}\n" for n in range(size))
-        head = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n"
-        write_tree(root, {"environments/gke/params.yaml": head + params})
+        component = "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: web\nparams: {image: nginx:1}\n"
+        names = [f"m.c{n}" if n % 2 else f"c{n}" for n in range(size)]
+        params = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n"
+        params += "".join(f"  {name}: {{replicas: 3}}\n" for name in names)
+        files = {f"components/{name.replace('.', '/')}.yaml": component for name in names}
+        write_tree(root, {**files, "environments/gke/params.yaml": params})
+        run.ok(f"env targets gke {' '.join(names)}")
         run.clusters.clear()
         counted.append({f"{line} ({number})": calls(run, line) for number, line in enumerate(COMMANDS)})
     small, large = counted
