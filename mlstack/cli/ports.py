@@ -201,8 +201,8 @@ class Session:
                 names = [name for name in self.app.environment_names if fnmatchcase(name, word)]
             if not names:
                 raise NotFoundError(f"no environment fits `{word}`", hint="mlstack env list")
-            for name in names:
-                self.app.environment(name)
+            for name in {*names} - {*self.app.environment_names}:
+                self.app.environment(name)  # which says what there is
             chosen |= dict.fromkeys(names)
         return list(chosen)
 
@@ -212,20 +212,25 @@ class Session:
         return next(iter(self.options.envs), None)
 
     def each(
-        self, work: Callable[[str | None], object], *, show: Callable[[object, str], int] | None = None
+        self,
+        work: Callable[[str | None], object],
+        *,
+        show: Callable[[object, str], int] | None = None,
+        listed: bool = False,
     ) -> object:
         """Give the result of `work` for the environment that is asked for, or print those of several.
 
         As tables the latter are printed by `show`: the result and the format in, the exit code out.
+        `listed`: one is printed as several are, so even when it fails.
         """
         names = self.environments()
-        if names is None:
+        if names is None and not listed:
             return work(self.only_environment)
         from mlstack.cli.page import emit
         from mlstack.cli.run_reporter import Results
 
         results = Results(self)
-        for name in names:
+        for name in names or [self.environment(self.only_environment)]:
             with results.of(name):
                 results.add(work(name), show or emit)
         return results.end()

@@ -17,7 +17,7 @@ from mlstack.cli.options import GIVEN, option, policy_sets
 from mlstack.cli.output import escaped, json_escaped, say
 from mlstack.cli.page import document, emit_objects
 from mlstack.cli.ports import Session, operations, read_text
-from mlstack.errors import UsageError
+from mlstack.errors import ConfigError, UsageError
 from mlstack.objects import masking
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ def validate(
     if policy and not session.options.envs and policy in session.app.environment_names:
         message = f"`--policy {policy}` takes the environment for a set of policies"
         raise UsageError(message, hint=f"mlstack validate {policy} --policy")
-    return session.each(partial(_validated, session, server=server, live=live))
+    listed = session.options.output in FINDING_FORMATS
+    return session.each(partial(_validated, session, server=server, live=live), listed=listed)
 
 
 def _validated(session: Session, env: str | None, *, server: bool, live: bool) -> object:
@@ -268,9 +269,7 @@ def sarif_text(results: Sequence[Mapping[str, Any]]) -> str:
 def _run(result: Mapping[str, Any]) -> dict[str, Any]:
     rules = [_KUBERNETES, *result.get("policies", ())]
     ids = [rule["id"] for rule in rules]
-    error = result.get("error")
     said = [{"level": "note", "message": {"text": note}} for note in result.get("notes", ())]
-    said += [{"level": "error", "message": {"text": _error_text(error)}}] if error else []
     descriptors = [
         {
             "id": rule["id"],
@@ -284,11 +283,8 @@ def _run(result: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "tool": {"driver": {"name": "mlstack", "semanticVersion": __version__, "rules": descriptors}},
         "automationDetails": {"id": f"mlstack/{result['environment']}/"},
-        "invocations": [{"executionSuccessful": not error, "toolExecutionNotifications": said}],
-        "results": [
-            _sarif_result(fault, ids, result["environment"])
-            for fault in (*result.get("faults", ()), *result.get("waived", ()))
-        ],
+        "invocations": [{"executionSuccessful": "error" not in result, "toolExecutionNotifications": said}],
+        "results": [_sarif_result(fault, ids, result["environment"]) for fault in _faults(result)],
         "columnKind": "unicodeCodePoints",
     }
 
@@ -304,7 +300,7 @@ def _sarif_result(fault: Mapping[str, Any], ids: Sequence[str], environment: str
         "ruleId": rule,
         "ruleIndex": ids.index(rule),
         "level": fault["severity"],
-        "message": {"text": f"{name}: {fault['message']}"},
+        "message": {"text": ": ".join(filter(None, (name, fault["message"])))},
         "locations": [
             {
                 "physicalLocation": {
@@ -327,9 +323,13 @@ def _place(fault: Mapping[str, Any], environment: str) -> tuple[str, int]:
     return (match[1], int(match[2] or 0)) if match else ("app.yaml", 0)
 
 
-def _error_text(error: Mapping[str, Any]) -> str:
-    place = f" ({error['where']})" if error.get("where") else ""
-    return f"{error['message']}{place}"
+def _faults(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Give what was found, what was waived too; of an environment that failed what it failed by."""
+    if error := result.get("error"):
+        where = error.get("where") if error["exitCode"] == ConfigError.exit_code else None
+        empty = dict.fromkeys(("policy", "object", "path", "component", "waiver"), "")
+        return [{**empty, "severity": "error", "message": error["message"], "where": where}]
+    return [*result["faults"], *result["waived"]]
 
 
 @finding_format("junit")
@@ -365,28 +365,22 @@ def _writable(attributes: Mapping[str, str]) -> dict[str, str]:
 def _cases(result: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], str, str, str]]:
     """Give attributes, kind of outcome (empty if it holds), message and text of each case."""
     environment = result["environment"]
-    if result.get("error"):
-        message = _error_text(result["error"])
-        yield (
-            {"classname": environment, "name": "validate"},
-            "error",
-            message,
-            result["error"].get("hint", ""),
-        )
-        return
-    rules = {rule["id"]: rule for rule in result["policies"]}
-    broken = {fault["policy"] for fault in (*result["faults"], *result["waived"])}
-    for fault in (*result["faults"], *result["waived"]):
+    rules, error = {rule["id"]: rule for rule in result.get("policies", ())}, result.get("error")
+    faults = _faults(result)
+    for fault in faults:
         rule, (file, line) = rules.get(fault["policy"], _KUBERNETES), _place(fault, environment)
         name = f"{rule['id']}: {fault['object']} {fault['path']}".strip()
         attributes = {"classname": f"{environment}.{fault['component']}".rstrip("."), "name": name}
         attributes |= {"file": file, **({"line": str(line)} if line else {})}
-        if fault["waiver"]:
+        if error:
+            yield {**attributes, "name": "validate"}, "error", fault["message"], error.get("hint", "")
+        elif fault["waiver"]:
             yield attributes, "skipped", f"waived: {fault['waiver']}", ""
         else:
             kind = "failure" if fault["severity"] == "error" else "system-out"
             text = f"{rule['reason']}\nfix: {rule['fix']}" if fault["policy"] else ""
             yield attributes, kind, fault["message"], text
+    broken = {fault["policy"] for fault in faults}
     for name in ("", *rules):
         if name not in broken:
             yield {"classname": environment, "name": name or "kubernetes"}, "", "", ""

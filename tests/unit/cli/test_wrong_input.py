@@ -37,6 +37,7 @@ ls | 2 | no command `mlstack ls` | did you mean `mlstack component list`?
 apply other.json | 4 | no environment `other.json` | mlstack plan ENV --out other.json
 render other | 4 | no environment `other` | mlstack env add other
 render prod -c frnt | 4 | no component or module `frnt` | did you mean `front`?
+env list -o sarif | 2 | no output format `sarif` |
 render prod -o jsno | 2 | no output format `jsno` | use `-o json`
 apply prod -n Bad_NS | 2 | `Bad_NS` cannot be a namespace | use up to 63 lower-case letters
 generate wep back | 4 | no installed package has a prototype `wep` | did you mean `web`?

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -121,9 +122,8 @@ def test_policies_are_asked_on_request_and_an_error_is_a_no(app: Path, run: Runn
 
 
 def test_a_warning_is_no_no(app: Path, run: Runner) -> None:
-    write(
-        app, "components/bad.yaml", BAD.format(waiver="host-path: logs").replace("runAsNonRoot: true, ", "")
-    )
+    waived = BAD.format(waiver="host-path: logs")
+    write(app, "components/bad.yaml", waived.replace("runAsNonRoot: true, ", ""))
     warned = run("validate minikube --policy")
     assert warned.code == 0
     assert "may run as root [non-root]" in warned.out
@@ -206,15 +206,9 @@ def test_an_own_policy_compares_lists_and_says_where_it_has_no_value(app: Path, 
     drop = 'container.securityContext.capabilities.drop == ["ALL"]'
     write(app, "policies/drop.yaml", OWN.partition("expression:")[0] + f"expression: '{drop}'\n")
     assert run("validate minikube --policy own").code == 0
-    write(
-        app,
-        "policies/drop.yaml",
-        OWN.partition("expression:")[0] + "expression: container.ports.size() == 1\n",
-    )
-    assert (
-        "has no value: no such key: ports"
-        in run("validate minikube --policy own -o json").json["faults"][0]["message"]
-    )
+    write(app, "policies/drop.yaml", OWN.partition("expr")[0] + "expression: container.ports.size() == 1\n")
+    (fault,) = run("validate minikube --policy own -o json").json["faults"]
+    assert "has no value: no such key: ports" in fault["message"]
 
 
 def test_an_id_is_given_once(app: Path, run: Runner) -> None:
@@ -223,41 +217,39 @@ def test_an_id_is_given_once(app: Path, run: Runner) -> None:
     assert (refused.code, "is a built-in policy already (policies/a.yaml:3)" in refused.err) == (3, True)
 
 
-def test_sarif_tells_rule_level_place_and_waivers(app: Path, run: Runner) -> None:
-    found = run("validate minikube --policy -o sarif")
-    assert found.code == 1
-    log = json.loads(found.out)
-    (tool_run,) = log["runs"]
+def formats(run: Runner, line: str) -> tuple[list[int], list[dict[str, Any]], list[ElementTree.Element]]:
+    """Give the exit codes of a command as SARIF and JUnit, the runs of the one, the suites of the other."""
+    sarif, junit = (run(f"{line} -o {name}") for name in ("sarif", "junit"))
+    log = json.loads(sarif.out)
+    assert log["version"] == "2.1.0"
+    return [sarif.code, junit.code], log["runs"], [*ElementTree.fromstring(junit.out)]
+
+
+def test_formats_tell_rule_place_and_waivers(app: Path, run: Runner) -> None:
+    codes, (tool_run,), (suite,) = formats(run, "validate minikube --policy")
     rules = [rule["id"] for rule in tool_run["tool"]["driver"]["rules"]]
     (result,) = tool_run["results"]
-    assert (log["version"], result["ruleId"], rules[result["ruleIndex"]]) == (
-        "2.1.0",
-        "host-path",
-        "host-path",
-    )
+    assert result["ruleId"] == rules[result["ruleIndex"]] == "host-path"
     place = result["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("components/bad.yaml", 11)
-    write(app, "components/bad.yaml", BAD.format(waiver="host-path: it reads the logs"))
-    (result,) = json.loads(run("validate minikube --policy -o sarif").out)["runs"][0]["results"]
-    assert result["suppressions"] == [{"kind": "inSource", "justification": "it reads the logs"}]
-
-
-def test_junit_has_a_case_for_each_finding_and_each_policy_that_is_kept(app: Path, run: Runner) -> None:
-    found = run("validate minikube --policy -o junit")
-    assert found.code == 1
-    (suite,) = ElementTree.fromstring(found.out)
     failed = [case for case in suite if case.find("failure") is not None]
-    assert (suite.get("name"), suite.get("failures")) == ("minikube", "1")
+    assert (codes, suite.get("name"), suite.get("failures")) == ([1, 1], "minikube", "1")
     assert [(case.get("file"), case.get("line")) for case in failed] == [("components/bad.yaml", "11")]
-    assert "image-tag" in {case.get("name") for case in suite}
+    assert "image-tag" in {case.get("name") for case in suite}  # a policy that is kept
+    write(app, "components/bad.yaml", BAD.format(waiver="host-path: it reads the logs"))
+    _, (tool_run,), _ = formats(run, "validate minikube --policy")
+    justified = [{"kind": "inSource", "justification": "it reads the logs"}]
+    assert [result["suppressions"] for result in tool_run["results"]] == [justified]
 
 
-def test_formats_of_findings_hold_several_environments_and_what_failed(app: Path, run: Runner) -> None:
+@pytest.mark.parametrize("which", ["gke", "gke minikube --keep-going", "--all --keep-going"])
+@pytest.mark.parametrize("file", ["environment.yaml", "params.yaml"])
+def test_formats_of_findings_tell_what_failed(app: Path, run: Runner, which: str, file: str) -> None:
     run.ok("env add gke")
-    write(app, "environments/gke/params.yaml", "x: [")
-    log = json.loads(run("validate --all --keep-going --policy -o sarif").out)
-    assert [tool_run["invocations"][0]["executionSuccessful"] for tool_run in log["runs"]] == [False, True]
-    suites = ElementTree.fromstring(run("validate --all --keep-going --policy -o junit").out)
-    assert [suite.get("errors") for suite in suites] == ["1", "0"]
-    refused = run("env list -o sarif")
-    assert (refused.code, "no output format `sarif`" in refused.err) == (2, True)
+    write(app, f"environments/gke/{file}", "x: [\n")
+    codes, (failed, *others), suites = formats(run, f"validate {which} --policy")
+    place = failed["results"][0]["locations"][0]["physicalLocation"]
+    assert (codes, place["region"]) == ([3, 3], {"startLine": 2})
+    assert place["artifactLocation"]["uri"] == suites[0][0].get("file") == f"environments/gke/{file}"
+    told = [tool_run["invocations"][0]["executionSuccessful"] for tool_run in (failed, *others)]
+    assert [suite.get("errors") == "0" for suite in suites] == told == [False, True][: len(which.split()[:2])]
