@@ -54,9 +54,8 @@ def install(cluster: TestCluster, files: Iterable[Path]) -> None:
     if not flags:
         return
     apply = ("apply", "--server-side", "--force-conflicts", *flags)
-    # A busy server publishes the schemas of many so slowly that it gives up on one after a minute: once more.
     if cluster.kubectl(*apply, check=False).returncode != 0:
-        cluster.kubectl(*apply)
+        cluster.kubectl(*apply)  # a busy server publishes so many schemas so slowly that it gave up on one
     wait = ("wait", "--for=condition=Established", *flags, "--timeout=180s")
     wait_until(  # kubectl fails where a definition has no conditions yet
         lambda: cluster.kubectl(*wait, check=False).returncode == 0, what="definitions", timeout_s=200
