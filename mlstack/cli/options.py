@@ -32,63 +32,6 @@ if TYPE_CHECKING:
 
 MISSING = Parameter.empty  # what is declared without a default
 
-# The completion scripts of shells; that of PowerShell is typer's.
-SCRIPTS = {
-    "bash": r"""
-_mlstack_completion() {
-    local IFS=$'\n' line
-    COMPREPLY=()
-    while IFS= read -r line; do
-        case $line in *[!A-Za-z0-9._/,:=@+-]*) printf -v line %q "$line" ;; esac
-        COMPREPLY+=("$line")
-    done < <(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _MLSTACK_COMPLETE=complete_bash \
-        command mlstack 2>/dev/null)
-}
-
-complete -o default -F _mlstack_completion mlstack
-""",
-    "zsh": r"""
-#compdef mlstack
-
-_mlstack_completion() {
-    local line
-    local -a values shown
-    while IFS= read -r line; do
-        values+=("${line%%$'\t'*}")
-        shown+=("${line/$'\t'/  -- }")
-    done < <(_TYPER_COMPLETE_ARGS="${words[1,CURRENT]}" _TYPER_COMPLETE_FISH_ACTION=get-args \
-        _MLSTACK_COMPLETE=complete_fish command mlstack 2>/dev/null)
-    if (( $#values == 0 )); then
-        _files
-        return
-    fi
-    [[ $PREFIX == --*=* ]] && compset -P '--*='
-    compadd -l -d shown -a values
-}
-
-if [[ ${funcstack[1]} == _mlstack ]]; then
-    _mlstack_completion "$@"
-else
-    compdef _mlstack_completion mlstack
-fi
-""",
-    "fish": r"""
-function __mlstack_complete
-    set -lx _MLSTACK_COMPLETE complete_fish
-    set -lx _TYPER_COMPLETE_FISH_ACTION get-args
-    set -lx _TYPER_COMPLETE_ARGS (commandline -cp | string collect)
-    set -l offered (command mlstack 2>/dev/null)
-    if test (count $offered) -gt 0
-        printf '%s\n' $offered
-    else
-        __fish_complete_path (commandline -ct)
-    end
-end
-
-complete --command mlstack --no-files --arguments '(__mlstack_complete)'
-""",
-}
-
 # --- completion ---
 
 # A word that every shell takes as it stands, wherever it stands.

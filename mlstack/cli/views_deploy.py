@@ -103,16 +103,12 @@ def _changes(result: ChangeReport | PlanResult, *, manifests: bool) -> Page:
     blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
     blocks += _capacity(getattr(result, "capacity", ()))
     if result.takes or result.takes_more:
-        blocks.append(TextLine(_takes(result.takes, result.takes_more), hang=2))
+        more = amounts_text(result.takes_more, signed=True)
+        takes = f"takes {amounts_text(result.takes) or 'nothing'}" + (f" ({more})" if more else "")
+        blocks.append(TextLine(takes, hang=2))
     counts = {_TO_DO.get(action, action): number for action, number in result.counts.items()}
     blocks += [TextLine(counted(counts, f"`{result.environment}` (context {result.context})"), hang=2)]
     return Page(tuple(blocks), tuple(row.object for row in changed))
-
-
-def _takes(takes: Amounts, more: Amounts) -> str:
-    """Write in one line what objects take afterwards, and by how much that is more or less than now."""
-    change = amounts_text(more, signed=True)
-    return f"takes {amounts_text(takes) or 'nothing'}" + (f" ({change})" if change else "")
 
 
 def changed_objects(rows: Sequence[ObjectChange], environment: str | None = None) -> list[Block]:

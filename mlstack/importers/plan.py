@@ -13,7 +13,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.names import MAX_NAME
 from mlstack.objects import masking
-from mlstack.objects.kube_object import Identity, Kinds, group_of, same
+from mlstack.objects.kube_object import Identity, Kinds, group_of, same, without_nulls
 from mlstack.render.component import check_object
 from mlstack.yaml import write
 
@@ -265,13 +265,6 @@ def _shaped(data: Data, namespace: str, component: str, notes: dict[str, None]) 
         plain["metadata"] = inner | metadata
     head = {key: plain[key] for key in _FIRST_KEYS if key in plain}
     return head | {key: value for key, value in plain.items() if key not in (*_FIRST_KEYS, "status")}
-
-
-def without_nulls(value: Any) -> Any:
-    """Give a copy of a value whose maps hold no null."""
-    if isinstance(value, Mapping):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _grouped(

@@ -26,7 +26,7 @@ from mlstack.importers.plan import (
 )
 from mlstack.names import is_parameter_name
 from mlstack.objects import masking
-from mlstack.objects.kube_object import same
+from mlstack.objects.kube_object import items_of, same
 from mlstack.render.component import check_object, unpacked
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.template import LARGEST_TEMPLATE
@@ -267,14 +267,10 @@ def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None)
 
 
 def _leaves(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _leaves(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _leaves(item, (*path, index))
-    else:
+    if not isinstance(value, Mapping | list):
         yield path, value
+    for step, item in items_of(value):
+        yield from _leaves(item, (*path, step))
 
 
 _FIXED = ("apiVersion", "kind")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
@@ -30,7 +31,6 @@ from mlstack.importers.plan import (
     identity_of,
     is_cluster_wide,
     mapping,
-    without_nulls,
 )
 from mlstack.names import check_new_name
 from mlstack.objects import kube_object
@@ -110,13 +110,8 @@ def _keep(folder: Path, place: Environment, before: Sequence[Data], after: Seque
         )
         file = folder / side / f"{place.name}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        edit.write_files({file: write.to_yaml_documents(_sorted(data) for data in plain)})
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+        in_order = (json.loads(json.dumps(data, sort_keys=True)) for data in plain)
+        edit.write_files({file: write.to_yaml_documents(in_order)})
 
 
 def write_app(target: AppDir | Path, name: str, plan: ImportPlan, *, replace: bool) -> Imported:
@@ -304,7 +299,7 @@ def _by_identity(objects: Iterable[Data], namespace: str) -> dict[Identity, list
 def comparable(data: Data, namespace: str) -> dict[str, Any]:
     """Give an object without what does not count."""
     is_built_in = Kinds.builtin().lookup(str(data.get("apiVersion")), str(data.get("kind"))) is not None
-    plain = _unmarked(without_nulls(kube_object.normalised(data, built_in=is_built_in)))
+    plain = _unmarked(kube_object.without_nulls(kube_object.normalised(data, built_in=is_built_in)))
     plain.pop("status", None)
     metadata = dict(mapping(plain.get("metadata")))
     old_labels = mapping(metadata.pop("labels", None)).items()

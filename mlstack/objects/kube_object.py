@@ -540,6 +540,20 @@ def list_type_of(schema: Schema) -> ListType:
     )
 
 
+def items_of(value: object) -> Iterable[tuple[Any, Any]]:
+    """Give what a map or list holds, by key or place; nothing of anything else."""
+    if isinstance(value, Mapping):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
+
+
+def without_nulls(value: Any) -> Any:
+    """Give a copy of a value whose maps hold no null."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def same(one: Any, other: Any) -> bool:
     """Say whether two values are equal as JSON: 1 is 1.0, and no number is true."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):

@@ -9,9 +9,6 @@ for a file that is wrong or cannot be written, `RegistryError` and `ClusterError
 refuses. Nothing of the app is changed then.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 from mlstack.app import layout
 
 
@@ -20,10 +17,3 @@ def written_by(where: str) -> str:
     if "/patches/" in where and where.startswith(f"{layout.ENVIRONMENTS}/"):
         return "patch"
     return "manifest" if where.startswith(f"{layout.COMPONENTS}/") else "template"
-
-
-def items_of(value: object) -> Iterable[tuple[Any, Any]]:
-    """Give what a map or list holds, by key or place; nothing of anything else."""
-    if isinstance(value, Mapping):
-        return value.items()
-    return enumerate(value) if isinstance(value, list | tuple) else ()

@@ -21,8 +21,7 @@ from mlstack.app.prototype import Example, Package, Prototype
 from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import not_found
-from mlstack.objects.kube_object import KubeObject, Schemas
-from mlstack.operations import items_of
+from mlstack.objects.kube_object import KubeObject, Schemas, items_of
 from mlstack.registries.directory import FolderTree
 from mlstack.registries.installation import full_ref, read_package
 from mlstack.registries.publish import (

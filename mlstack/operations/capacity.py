@@ -160,16 +160,15 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
         kinds=sum(map(len, snapshot.apis.values())),
         definitions=len(snapshot.definitions),
         nodes=sum(node["count"] for node in snapshot.nodes),
-        gpus=sum(int(node["count"]) * _gpus(node["allocatable"]) for node in snapshot.nodes),
+        gpus=sum(
+            int(node["count"]) * int(amount)
+            for node in snapshot.nodes
+            for name, amount in node["allocatable"].items()
+            if is_gpu(name) and str(amount).isdecimal()
+        ),
         quotas=len(snapshot.quotas),
         changed=changed,
         notes=tuple(notes),
-    )
-
-
-def _gpus(allocatable: Mapping[str, Any]) -> int:
-    return sum(
-        int(amount) for name, amount in allocatable.items() if is_gpu(name) and str(amount).isdecimal()
     )
 
 
@@ -178,10 +177,13 @@ def _snapshot_of(cluster: Cluster, namespace: str, *, taken: str) -> tuple[Clust
     live = capacity.read(cluster, namespaces=[namespace])
     notes = [f"{note}: the snapshot has none" for note in live.notes]
     shapes = Counter(map(_shape, live.nodes or ()))
+    served: dict[str, set[str]] = defaultdict(set)
+    for kind in cluster.kinds():
+        served[kind.api_version].add(kind.kind)
     snapshot = ClusterSnapshot(
         taken=taken,
         version=cluster.version(),
-        apis=_apis(cluster),
+        apis={version: tuple(sorted(kinds)) for version, kinds in sorted(served.items())},
         definitions=tuple(_definitions(cluster, notes)),
         # Nodes that are alike are counted; their names and addresses are nobody's business.
         nodes=tuple({"count": count, **json.loads(shape)} for shape, count in sorted(shapes.items())),
@@ -197,13 +199,6 @@ def _snapshot_of(cluster: Cluster, namespace: str, *, taken: str) -> tuple[Clust
 
 def _content(snapshot: ClusterSnapshot) -> Any:
     return json.loads(replace(snapshot, taken="", room=None).text())
-
-
-def _apis(cluster: Cluster) -> dict[str, tuple[str, ...]]:
-    served: dict[str, set[str]] = defaultdict(set)
-    for kind in cluster.kinds():
-        served[kind.api_version].add(kind.kind)
-    return {version: tuple(sorted(kinds)) for version, kinds in sorted(served.items())}
 
 
 def _list(

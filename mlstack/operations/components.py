@@ -470,40 +470,6 @@ class PrototypeBegun(Record):
     notes: tuple[str, ...] = ()  # what was left out of the manifests
 
 
-_BEGINNING = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: {name}
-spec:
-  replicas: 1
-  selector:
-    matchLabels: {{app: {name}}}
-  template:
-    metadata:
-      labels: {{app: {name}}}
-    spec:
-      securityContext:
-        seccompProfile: {{type: RuntimeDefault}}
-      containers:
-        - name: main
-          image: nginx:1.29
-          ports:
-            - {{name: http, containerPort: 80}}
-          resources:
-            requests: {{cpu: 100m, memory: 128Mi}}
-          securityContext:
-            allowPrivilegeEscalation: false
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: {name}
-spec:
-  selector: {{app: {name}}}
-  ports:
-    - {{name: http, port: 80, targetPort: http}}
-"""
 _NAME = {
     "type": "string",
     "pattern": r"^[a-z]([-a-z0-9]*[a-z0-9])?$(?!\n)",
@@ -523,7 +489,8 @@ def new_prototype(name: str, *, source: str = "", package: Path | None = None) -
     from mlstack.importers.templates import offered
 
     check_package_name(name)
-    text = _BEGINNING.format(name=name.lower().replace("_", "-").replace(".", "-"))
+    text = Path(__file__).with_name("beginning.yaml").read_text("utf-8")
+    text = text.replace("NAME", name.lower().replace("_", "-").replace(".", "-"))
     beginning = SourceFile(name="the beginning", path=PurePosixPath(f"{name}.yaml"), text=text)
     sources = read_sources(source) if source else [beginning]
     offer = offered(sources, name=name)

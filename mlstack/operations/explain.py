@@ -31,9 +31,9 @@ from mlstack.dataclass import Record, dataclass, row
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest, not_found
-from mlstack.objects.kube_object import DesiredState, KubeObject, plural_of
+from mlstack.objects.kube_object import DesiredState, KubeObject, items_of, plural_of
 from mlstack.objects.masking import mask_object, mask_values
-from mlstack.operations import items_of, written_by
+from mlstack.operations import written_by
 from mlstack.render import render
 from mlstack.render.component import Loader
 from mlstack.render.patches import patched, read_patch

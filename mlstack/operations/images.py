@@ -19,8 +19,8 @@ from mlstack.app.schema import check_value
 from mlstack.dataclass import Record, dataclass, row
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import RegistryError
-from mlstack.objects.kube_object import KubeObject
-from mlstack.operations import items_of, written_by
+from mlstack.objects.kube_object import KubeObject, items_of
+from mlstack.operations import written_by
 from mlstack.render import render
 from mlstack.render.reach import placed
 

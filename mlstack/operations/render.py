@@ -69,7 +69,8 @@ def validate_environment(
     faults, left = _schema_faults(app, state, snapshot, definitions, version)
     # Components that are not asked for count as what stands beside.
     verdict = _verdict(app, policy, state, load() if components and policy else state, snapshot)
-    left += _waivers(verdict)
+    waivers = [f"{outcome.id} ({outcome.waived})" for outcome in verdict.outcomes if outcome.waived]
+    left += [f"waived with a reason: {', '.join(waivers)}"] if waivers else []
     faults, waived = [*faults, *verdict.faults], verdict.waived
     if faults or waived:  # only now is it worth rendering again to know the template line of each part
         located = load(components=components, locate=True)
@@ -134,12 +135,6 @@ def _verdict(
     stack = PolicyContext(whole.objects, environment=state.environment, nodes=nodes, apis=apis)
     components = frozenset(obj.component for obj in state.objects)
     return check_policies(policies, stack, known=declared, components=components)
-
-
-def _waivers(verdict: PolicyVerdict) -> Iterator[str]:
-    waivers = [f"{outcome.id} ({outcome.waived})" for outcome in verdict.outcomes if outcome.waived]
-    if waivers:
-        yield f"waived with a reason: {', '.join(waivers)}"
 
 
 def _needs(

@@ -237,7 +237,11 @@ def _result(
 ) -> StatusResult:
     state, environment = resolved.state, resolved.place.name
     components, by_component = [], defaultdict[str, list[ResourceStatus]](list)
-    for status in map(_own, statuses):
+    for status in statuses:
+        # What belongs to another environment is missing, unless both may want it, as a definition.
+        owner = other_owner(status.desired, status.live) if status.live else ""
+        if owner and not replacement_of(status.desired.data).shared:
+            status = replace(status, readiness=replace(MISSING, reason=f"belongs to {owner}"), pods=())
         by_component[status.desired.component].append(status)
     for name in state.components:
         own = by_component[name]
@@ -253,14 +257,6 @@ def _result(
         components=tuple(components),
         notes=(*state.notes, *surplus.going, *surplus.notes, *notes),
     )
-
-
-def _own(status: ResourceStatus) -> ResourceStatus:
-    """Judge what belongs to another environment as missing, unless both may want it, as a definition."""
-    owner = other_owner(status.desired, status.live) if status.live else ""
-    if not owner or replacement_of(status.desired.data).shared:
-        return status
-    return replace(status, readiness=replace(MISSING, reason=f"belongs to {owner}"), pods=())
 
 
 def _object(status: ResourceStatus, hint: str) -> ObjectStatus:

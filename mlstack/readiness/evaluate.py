@@ -17,7 +17,7 @@ from mlstack.errors import ClusterError, ForbiddenError, ObjectNotFoundError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import masking
-from mlstack.objects.kube_object import Data, DesiredState, Kinds, KubeObject, group_of
+from mlstack.objects.kube_object import Data, DesiredState, Kinds, KubeObject, group_of, items_of
 from mlstack.objects.managed_fields import ANY, FieldChange
 from mlstack.readiness import ml as ml  # enters its rules into the table, as `builtin` does
 from mlstack.readiness.builtin import Crash, because, crash, services_of
@@ -459,8 +459,7 @@ def _values(data: Any, steps: Sequence[str]) -> Iterator[Any]:
     if not steps:
         yield data
         return
-    parts = data.items() if isinstance(data, Mapping) else enumerate(data) if isinstance(data, list) else ()
-    for place, part in parts:
+    for place, part in items_of(data):
         named = isinstance(data, list) and isinstance(part, Mapping)
         names = [part.get(key) for key in ("name", "type", "key")] if named else []
         if steps[0] in (ANY, str(place), *names):

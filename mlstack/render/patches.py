@@ -16,7 +16,7 @@ from mlstack.app.params import merge
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
-from mlstack.objects.kube_object import Schemas, group_of, list_type_of, same
+from mlstack.objects.kube_object import Schemas, group_of, items_of, list_type_of, same
 from mlstack.objects.managed_fields import MISSING, PatchFault, json_patch
 
 Path = tuple[str | int, ...]
@@ -157,8 +157,7 @@ def _changed(data: Mapping[str, Any], patch: Patch, schema_of: SchemaOf) -> Mapp
 
 def _refuse_directives(patch: Patch, change: Any, path: Path = ()) -> None:
     """Refuse what a merge patch would write into the object as if it were a field."""
-    items = enumerate(change) if isinstance(change, list) else ()
-    for key, value in change.items() if isinstance(change, Mapping) else items:
+    for key, value in items_of(change):
         if isinstance(key, str) and (key in (_DIRECTIVE, _RETAIN) or key.startswith((_FROM_LIST, _ORDER))):
             message = f"`{'.'.join(map(str, (*path, key)))}` is a directive of strategic patches"
             hint = "a document of `kind: Patch` with `target`, `type: strategic` and `patch` has them"

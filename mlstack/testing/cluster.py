@@ -29,7 +29,7 @@ from mlstack.errors import (
 )
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, Listing, ObjectRef, PatchKind, Propagation, Right, Rights, WatchEvent
-from mlstack.objects.kube_object import MANAGER, Kinds, Schemas, same
+from mlstack.objects.kube_object import MANAGER, Kinds, Schemas, same, without_nulls
 from mlstack.objects.managed_fields import PatchFault, json_patch, merge_patch
 from mlstack.testing import kinds, server_side_apply, store
 from mlstack.testing.kinds import Catalog, Served, name_faults, rule_faults, typed_faults, update_faults
@@ -482,7 +482,7 @@ class Write(Record):
     def _completed(self, new: Obj) -> Obj:
         custom = self.served.custom
         if custom is not None:
-            return {**kinds.custom_defaults(new, custom), "metadata": _without_nulls(new["metadata"])}
+            return {**kinds.custom_defaults(new, custom), "metadata": without_nulls(new["metadata"])}
         new = kinds.tidy(new, self.served.shape)
         if self.served.has_status:
             new.setdefault("status", {})
@@ -566,12 +566,6 @@ def _scale_of(obj: Mapping[str, Any]) -> Obj:
         "spec": {"replicas": replicas} if replicas else {},
         "status": {"replicas": (obj.get("status") or {}).get("replicas", 0)},
     }
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _without_system(metadata: Mapping[str, Any]) -> Obj:

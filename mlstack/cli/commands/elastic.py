@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from mlstack.elastic.metrics import Metrics
     from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
     from mlstack.kube.client import Cluster
-    from mlstack.simulator.experiments import GoalTable
     from mlstack.simulator.report import SimulationReport
     from mlstack.simulator.scenario import Scenario
 
@@ -102,9 +102,7 @@ SCENARIO = options.word(
     "case1, case2, case2-roomy, jct or validation, or a YAML or JSON file with nodes, jobs, "
     "services and events.",
 )
-SEEDS = option("--seeds COUNT", "How many runs are judged by the goals.", min=1, default=10)
-FIRST_SEED = option("--first-seed NUMBER", "The first of these seeds.", min=0, default=0)
-SEED = option("--seed NUMBER", "Do one run with this seed. Default: 0.")
+
 ANY_POLICY = option(
     "--policy NAME",
     f"How room is shared out{NAMES}; or EDL's own way of 2017: edl-v010, off (rigid jobs).",
@@ -141,14 +139,17 @@ def run(
 
     SIGTERM and Ctrl-C free the Lease, so that the next one leads at once, and end with 143 and 130.
     """
-    from mlstack.elastic.controller import Controller
+    from mlstack.elastic.controller import Controller, find_lease_namespace
 
     settings = _settings(session, _policy(policy, headroom, moves), _grants(max_priority))
     metrics, stop = _listening(listen)
     counted = metrics.answered if metrics is not None else lambda verb, status: None
     cluster = session.ports.connect_once(context or "", session.options.kubeconfig, counted)
     if not (lease_namespace or is_dry or (os.environ.get("POD_NAMESPACE") and not context)):
-        settings = _beside_others(cluster, settings)
+        # Stand for election where others do: the namespace of a context says nothing about them.
+        default = settings.lease_namespace
+        place = find_lease_namespace(cluster, settings.lease_name, default=default, log=_log)
+        settings = replace(settings, lease_namespace=place)
     controller = Controller(cluster, settings, log=_log, metrics=metrics)
     try:
         look = _do_one_pass if once else _look_after
@@ -177,15 +178,6 @@ def _settings(session: Session, config: PolicyConfig, grants: PriorityGrants) ->
         lease_namespace=given["lease_namespace"] or usual,
         lease_name=check_object_name(given["lease_name"] or LEASE_NAME),
     )
-
-
-def _beside_others(cluster: Cluster, settings: ControllerSettings) -> ControllerSettings:
-    """Stand for election where others do: the namespace of a context says nothing about them."""
-    from mlstack.elastic.controller import find_lease_namespace
-
-    default = settings.lease_namespace
-    there = find_lease_namespace(cluster, settings.lease_name, default=default, log=_log)
-    return replace(settings, lease_namespace=there)
 
 
 def _look_after(cluster: Cluster, controller: Controller, settings: ControllerSettings) -> int:
@@ -284,9 +276,9 @@ def status(session: Session, context: str | None = CONTEXT, namespace: Sequence[
 def simulate(
     session: Session,
     scenario: str = SCENARIO,
-    seeds: int = SEEDS,
-    first_seed: int = FIRST_SEED,
-    seed: int | None = SEED,
+    seeds: int = option("--seeds COUNT", "How many runs are judged by the goals.", min=1, default=10),
+    first_seed: int = option("--first-seed NUMBER", "The first of these seeds.", min=0, default=0),
+    seed: int | None = option("--seed NUMBER", "Do one run with this seed. Default: 0."),
     policy: str = ANY_POLICY,
     headroom: int | None = HEADROOM,
     moves: int = MOVES,
@@ -309,8 +301,12 @@ def simulate(
         raise UsageError(why, hint="leave --preemption away")
     has_goals = scenario in _GOALS
     if has_goals and seed is None and csv is None and plot is None:
-        chosen = range(first_seed, first_seed + seeds)
-        return _judge(scenario, tuple(chosen), config, tick_ms=tick_ms, is_preempting=preemption)
+        from mlstack.simulator import experiments
+
+        chosen, workers = tuple(range(first_seed, first_seed + seeds)), os.cpu_count() or 1
+        judge = partial(experiments.judge, tick_ms=tick_ms, is_preempting=preemption, workers=workers)
+        with page.waiting(f"simulating {scenario}"):
+            return judge(scenario, chosen, config)
     if many := _typed(session, "seeds", "first_seed"):
         why = "one run is done" if has_goals else f"`{scenario}` is run once: it has no goals to be judged by"
         raise UsageError(why, hint=f"leave {', '.join(many)} away; see --seed")
@@ -345,14 +341,6 @@ def _simulated_policy(
         why = f"policy `{policy}` runs without the controller that has such settings"
         raise UsageError(why, hint=leave)
     return PolicyConfig(mode=policy)
-
-
-def _judge(name: str, seeds: tuple[int, ...], config: PolicyConfig, **settings: Any) -> GoalTable:
-    """Run a case with many seeds, and hold it to its goals."""
-    from mlstack.simulator import experiments
-
-    with page.waiting(f"simulating {name}"):
-        return experiments.judge(name, seeds, config, workers=os.cpu_count() or 1, **settings)
 
 
 def _simulate_once(

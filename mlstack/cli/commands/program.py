@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from mlstack import __version__
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli.main import family
-from mlstack.cli.options import SCRIPTS, option, word
+from mlstack.cli.options import option, word
 from mlstack.cli.output import write
 from mlstack.cli.ports import Ports, Session, operations
 from mlstack.clock import timestamp
@@ -190,10 +190,9 @@ def completion(session: Session, shell: Shell = SHELL) -> int:
     """Print the completion script of a shell."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-    script = SCRIPTS.get(shell) or get_completion_script(
-        prog_name="mlstack", complete_var="_MLSTACK_COMPLETE", shell=shell
-    )
-    write(script.strip())
+    file = Path(__file__).parents[1] / f"completion.{shell}"
+    facts = {"prog_name": "mlstack", "complete_var": "_MLSTACK_COMPLETE", "shell": shell}
+    write(file.read_text("utf-8") if file.is_file() else get_completion_script(**facts).strip())
     return 0
 
 
