@@ -12,7 +12,7 @@ import pytest
 from mlstack.app.environment import ClusterSnapshot
 from mlstack.app.layout import SNAPSHOT as SNAPSHOT_FILE
 from tests.support.builders import Tree, write_tree
-from tests.support.charts import HELPERS, comparable, helm_objects
+from tests.support.charts import HELPERS, WIDGETS, comparable, helm_objects
 from tests.support.cli import Runner
 from tests.support.tools import tool
 
@@ -93,20 +93,7 @@ ALIASES = chart(
 DEFINITIONS = chart(
     "count: 1\nmonitor: true\n",
     {
-        "crds/widgets.yaml": """\
-            apiVersion: apiextensions.k8s.io/v1
-            kind: CustomResourceDefinition
-            metadata: {name: widgets.example.com}
-            spec:
-              group: example.com
-              names: {kind: Widget, plural: widgets}
-              scope: Namespaced
-              versions:
-              - name: v1
-                served: true
-                storage: true
-                schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-            """,
+        "crds/widgets.yaml": WIDGETS,
         "templates/widgets.yaml": """\
             {{- range $number := until (int .Values.count) }}
             ---

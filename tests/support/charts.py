@@ -26,6 +26,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 """
 
+WIDGETS = """\
+    apiVersion: apiextensions.k8s.io/v1
+    kind: CustomResourceDefinition
+    metadata: {name: widgets.example.com}
+    spec:
+      group: example.com
+      names: {kind: Widget, plural: widgets}
+      scope: Namespaced
+      versions:
+      - name: v1
+        served: true
+        storage: true
+        schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    """
+
 PLATFORM: Tree = {
     "Chart.yaml": """\
         apiVersion: v2
@@ -117,20 +132,7 @@ PLATFORM: Tree = {
         metadata: {name: "{{ .Release.Name }}"}
         spec: {empty: {}, nothing: null}
         """,
-    "crds/widgets.yaml": """\
-        apiVersion: apiextensions.k8s.io/v1
-        kind: CustomResourceDefinition
-        metadata: {name: widgets.example.com}
-        spec:
-          group: example.com
-          names: {kind: Widget, plural: widgets}
-          scope: Namespaced
-          versions:
-          - name: v1
-            served: true
-            storage: true
-            schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-        """,
+    "crds/widgets.yaml": WIDGETS,
     "files/motd.txt": "two\nlines\n",
     "charts/cache/Chart.yaml": "{apiVersion: v2, name: cache, version: 0.3.1}\n",
     "charts/cache/values.yaml": "size: 32\npolicy: lru\n",
