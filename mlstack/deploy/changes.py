@@ -20,12 +20,12 @@ from mlstack.objects.managed_fields import FieldChange, step_text
 from mlstack.objects.masking import MASK, mask_object, mask_values, mask_whole
 from mlstack.readiness.rule import ReadinessState, State
 
-Action = Literal["create", "update", "recreate", "delete", "unchanged", "missing", "kept"]
+ChangeAction = Literal["create", "update", "recreate", "delete", "unchanged", "missing", "kept"]
 RefusalKind = Literal["immutable", "destructive", "foreign", "invalid"]
 OnFailure = Literal["stop", "rollback"]
 
-DESTRUCTIVE: frozenset[Action] = frozenset({"recreate", "delete"})
-EXISTING: frozenset[Action] = frozenset({"update", "recreate", "delete"})
+DESTRUCTIVE: frozenset[ChangeAction] = frozenset({"recreate", "delete"})
+EXISTING: frozenset[ChangeAction] = frozenset({"update", "recreate", "delete"})
 
 
 _Written = Literal["created", "updated", "recreated", "deleted", "terminating"]
@@ -71,7 +71,7 @@ class Change(Record):
     component: str  # full name of the component that brings it, empty if none does any more
     # `missing` is an object that only a creation could bring and creation is off; `kept` one that a
     # deletion spares
-    action: Action
+    action: ChangeAction
     fields: tuple[FieldChange, ...] = ()  # what differs, secrets masked; empty for creations
     reason: str = ""  # why it is recreated, kept or deleted
     notes: tuple[str, ...] = ()  # remarks for people, as whose fields are overridden
@@ -213,14 +213,14 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 _LISTED = 5  # enough to see what it is about
-OUTCOMES: Mapping[Action, RunEventKind] = {
+OUTCOMES: Mapping[ChangeAction, RunEventKind] = {
     "create": "created",
     "update": "updated",
     "recreate": "recreated",
     "delete": "deleted",
     "unchanged": "unchanged",
 }
-DONE: Mapping[Action, str] = {
+DONE: Mapping[ChangeAction, str] = {
     "create": "created",
     "update": "updated",
     "recreate": "made anew",
@@ -320,7 +320,7 @@ class ObjectChange(Record):
     namespace: str  # its namespace, empty for cluster-scoped objects
     name: str  # its name
     component: str  # full name of the component that brings it
-    action: Action  # `create`, `update`, `recreate`, `delete`, `unchanged`, `missing` or `kept`
+    action: ChangeAction  # `create`, `update`, `recreate`, `delete`, `unchanged`, `missing` or `kept`
     reason: str = ""  # why it is recreated, deleted or kept
     fields: tuple[FieldChange, ...] = ()  # what differs
     notes: tuple[str, ...] = ()  # remarks, as whose fields are overridden

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from mlstack.app.environment import Environment
 from mlstack.dataclass import Record, row
 from mlstack.deploy import conflicts
-from mlstack.deploy.changes import Action, ApplyOptions, Change, masked, veiled, with_uid
+from mlstack.deploy.changes import ApplyOptions, Change, ChangeAction, masked, veiled, with_uid
 from mlstack.deploy.history import changes_between
 from mlstack.deploy.inventory import (
     MEMBER_LABEL,
@@ -43,7 +43,7 @@ from mlstack.objects.kube_object import (
 )
 from mlstack.objects.managed_fields import OURS, FieldChange, ManagedFieldsEntry, Path, is_persons_tool
 
-_BACK: Mapping[str, Action] = {"create": "delete", "delete": "create", "recreate": "update"}
+_BACK: Mapping[str, ChangeAction] = {"create": "delete", "delete": "create", "recreate": "update"}
 
 
 class ComparedEnvironment(Record):

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from mlstack.app.environment import Environment
 from mlstack.dataclass import Record
 from mlstack.deploy import target as guard
-from mlstack.deploy.changes import Action, Change, masked
+from mlstack.deploy.changes import Change, ChangeAction, masked
 from mlstack.deploy.target import Target
 from mlstack.errors import (
     ClusterError,
@@ -30,7 +30,7 @@ from mlstack.objects import kube_object, managed_fields, masking
 from mlstack.objects.kube_object import DesiredState, KubeObject, Source, environment_marks, records_name
 from mlstack.objects.managed_fields import FieldChange
 
-Result = Literal["done", "failed", "not ready", "interrupted"]
+RevisionResult = Literal["done", "failed", "not ready", "interrupted"]
 
 T = TypeVar("T")
 Identities = frozenset[kube_object.Identity]
@@ -50,7 +50,7 @@ class Revision(Record):
     time: str  # when the run ended, in UTC: `2026-11-22T02:25:46Z`
     who: str  # `user@host` of the person or program
     what: str  # what was done: `apply`, `apply -c cnn`, `rollback to 3`
-    result: Result  # how it ended
+    result: RevisionResult  # how it ended
     components: tuple[str, ...] = ()  # full names of the components that were applied
     unsettled: tuple[str, ...] = ()  # components of the set whose last run did not end well
     counts: Mapping[str, int] = field(default_factory=dict)  # number of objects of each outcome
@@ -127,7 +127,7 @@ def only(state: DesiredState, components: Iterable[str]) -> DesiredState:
     return replace(state, objects=objects, components=tuple(sorted(asked)))
 
 
-def unsettled(previous: Revision | None, applied: Iterable[str], result: Result) -> tuple[str, ...]:
+def unsettled(previous: Revision | None, applied: Iterable[str], result: RevisionResult) -> tuple[str, ...]:
     """Give the components that do not work as far as is known, after some were applied with this result."""
     before = set(previous.unsettled) if previous is not None else set()
     names = set(applied)
@@ -144,7 +144,7 @@ def changes_between(older: DesiredState, newer: DesiredState) -> tuple[Change, .
         obj = new or present
         if old is not None and new is not None and old.data == new.data:
             continue
-        action: Action = "create" if old is None else "delete" if new is None else "update"
+        action: ChangeAction = "create" if old is None else "delete" if new is None else "update"
         differences: Iterable[FieldChange] = ()
         if old is not None and new is not None:
             tree = managed_fields.union(managed_fields.tree_of(old.data), managed_fields.tree_of(new.data))
@@ -167,8 +167,6 @@ def changes_between(older: DesiredState, newer: DesiredState) -> tuple[Change, .
 # without it, or without one of its parts, was broken off and counts for nothing.
 
 Secret = dict[str, Any]
-Items = Sequence[Mapping[str, Any]]
-"""Metadata of Secrets."""
 
 PART_BYTES = 900_000
 """What one Secret takes of a set: the API server refuses Secrets above 1 MiB."""
@@ -398,7 +396,7 @@ class History(Record):
     environment: str
     namespace: str
     # Gives the Secrets as they were when this run began, which nobody else writes meanwhile.
-    ahead: Callable[[], Items] | None = None
+    ahead: Callable[[], Sequence[Mapping[str, Any]]] | None = None
 
     @classmethod
     def of(cls, app: str, place: Environment, cluster: Cluster) -> History:
@@ -520,7 +518,7 @@ class History(Record):
         """Give the same history, which begins to be read at once, while other things are done."""
         return replace(self, ahead=prefetch(self._items))
 
-    def _items(self) -> Items:
+    def _items(self) -> Sequence[Mapping[str, Any]]:
         if self.ahead is not None:
             with suppress(ClusterError):  # it may be back by now
                 return self.ahead()

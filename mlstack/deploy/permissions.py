@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.app.environment import Environment
-from mlstack.deploy.changes import Action, Change
+from mlstack.deploy.changes import Change, ChangeAction
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ClusterError, ForbiddenError, InvalidError, TransientError
 from mlstack.kube import parallel
@@ -20,7 +20,7 @@ from mlstack.objects.kube_object import MANAGED_BY_LABEL, MANAGER, Kinds, belong
 _EVERYTHING = Right(group="*", resource="*", verb="*")
 # A role may name the objects it is for; to objects that are not there yet, and to lists, that does not apply.
 _NAMELESS = frozenset({"create", "list", "watch"})
-_VERBS: Mapping[Action, tuple[str, ...]] = {
+_VERBS: Mapping[ChangeAction, tuple[str, ...]] = {
     "create": ("patch", "create"),
     "recreate": ("delete", "get", "patch", "create"),
     "delete": ("delete", "get"),

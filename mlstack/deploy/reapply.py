@@ -24,7 +24,16 @@ from mlstack.app.schema import check_file
 from mlstack.clock import timestamp
 from mlstack.dataclass import Record
 from mlstack.deploy import target as guard
-from mlstack.deploy.changes import DECIDING, DONE, Action, ApplyOptions, Change, Changes, RunResult, veiled
+from mlstack.deploy.changes import (
+    DECIDING,
+    DONE,
+    ApplyOptions,
+    Change,
+    ChangeAction,
+    Changes,
+    RunResult,
+    veiled,
+)
 from mlstack.deploy.history import (
     CHANGING,
     DamagedHistoryError,
@@ -60,7 +69,7 @@ PlanData = Mapping[str, Any]
 """A plan file; the descriptions of its keys stand in `Plan.json`."""
 
 _NEW_PLAN = "make a new one: mlstack plan ENV --out FILE"
-_IDLE: frozenset[Action] = frozenset({"unchanged", "kept", "missing"})
+_IDLE: frozenset[ChangeAction] = frozenset({"unchanged", "kept", "missing"})
 _WORK = 2**11  # 7 ms a digest: nothing for a plan, 80 days for a dictionary of a billion words
 _SHOWN = 5  # differences that are named
 _LONGEST = 40  # characters of a value that is shown
@@ -296,7 +305,7 @@ def moved_objects(approved: Sequence[PlanData], now: Sequence[PlanData]) -> list
 
 
 def _moved(old: PlanData | None, now: PlanData) -> str:
-    action: Action = now["action"]
+    action: ChangeAction = now["action"]
     if action in _IDLE and (old is None or old["action"] in _IDLE or action == "unchanged"):
         return ""
     if old is None:

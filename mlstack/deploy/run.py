@@ -26,7 +26,7 @@ from mlstack.kube.client import Cluster, GuardedClient, Patience
 from mlstack.kube.parallel import GRACE_S, WORKERS
 from mlstack.objects import order
 from mlstack.objects.kube_object import Identity, KubeObject
-from mlstack.objects.order import Barrier, Dependency, Depends, Graph, Node
+from mlstack.objects.order import Barrier, Dependency, Depends, Graph, GraphNode
 from mlstack.readiness.rule import ReadinessState
 
 _MOST_WAITERS = 64
@@ -213,18 +213,18 @@ class Work:
         # A failure skips what comes after it along these. What could not be deleted may need all that was
         # written before it: a controller to clear its finalizers.
         self.binding = _BINDING | {"wave"} if deletes else _BINDING
-        self._behind: dict[Node, list[Change]] = {}
+        self._behind: dict[GraphNode, list[Change]] = {}
         for node in graph.objects if not deletes else ():
             for before in graph.before[node]:
                 self._behind.setdefault(before, []).append(self._changes[node])
 
-    def is_idle(self, node: Node) -> bool:
+    def is_idle(self, node: GraphNode) -> bool:
         """Tell whether a node takes no time: it is done at once, where it stands."""
         if isinstance(node, Barrier):
             return node.kind == "wave" or not self._concerned(node)
         return not self._changes[node].writes
 
-    def steps(self, node: Node) -> Steps:
+    def steps(self, node: GraphNode) -> Steps:
         """Do one node; between two steps an object has to be gone, which takes no thread."""
         run = self._run
         if isinstance(node, Barrier):
@@ -255,12 +255,12 @@ class Work:
             run.tell(RunEvent("warning", node, text))
         run.end(OUTCOMES.get(change.action, "unchanged"), change, "; ".join(change.notes))
 
-    def skip(self, node: Node, why: str) -> None:
+    def skip(self, node: GraphNode, why: str) -> None:
         """Take note that a node is not done."""
         if not isinstance(node, Barrier):
             self._run.end("skipped", self._changes[node], why)
 
-    def because(self, node: Node, end: str, after: Node) -> str:
+    def because(self, node: GraphNode, end: str, after: GraphNode) -> str:
         """Give the reason to skip `after`: what it depends on, and how that ended."""
         if self._deletes:
             return f"`{node}`, which goes before it, {'was not deleted' if end == 'failed' else end}"
@@ -288,7 +288,7 @@ def _applied(changes: Sequence[Change]) -> list[KubeObject]:
 class _News(Record):
     """What became of a node: it ended (well, or with an error), waits for an object, or may go on."""
 
-    node: Node
+    node: GraphNode
     gone: Gone | None = None
     error: BaseException | None = None
     goes_on: bool = False
@@ -310,12 +310,12 @@ class Schedule:
         self._sorter.prepare()
         self._next: list[int] = []  # what nothing blocks
         self._news: SimpleQueue[_News] = SimpleQueue()
-        self._parked: dict[Node, Steps] = {}
-        self._running: set[Node] = set()
-        self._working: set[Node] = set()
+        self._parked: dict[GraphNode, Steps] = {}
+        self._running: set[GraphNode] = set()
+        self._working: set[GraphNode] = set()
         self._writing = 0
-        self._ends: dict[Node, str] = {}
-        self._handed_on: dict[Node, str] = {}
+        self._ends: dict[GraphNode, str] = {}
+        self._handed_on: dict[GraphNode, str] = {}
         self.failures: list[MlstackError] = []
 
     def run(self) -> None:
@@ -382,12 +382,12 @@ class Schedule:
                 self._hand_over(node)
         return bool(self._running)
 
-    def _hand_over(self, node: Node, error: MlstackError | None = None) -> None:
+    def _hand_over(self, node: GraphNode, error: MlstackError | None = None) -> None:
         self._writing += not isinstance(node, Barrier)
         pool = self._waiters if isinstance(node, Barrier) else self._writers
         pool.submit(self._attempt, node, error)
 
-    def _attempt(self, node: Node, error: MlstackError | None) -> None:
+    def _attempt(self, node: GraphNode, error: MlstackError | None) -> None:
         self._working.add(node)
         try:
             steps = self._parked.pop(node, None)

@@ -35,7 +35,7 @@ _FRESH_MS = 60_000  # so long what was taken in a trial is not tried again
 Stage = Literal["status", "delete", "support", "renew", "create", "event"]
 # In this order: pods that go make room, which takes time; servers go once their sets are written.
 STAGES: tuple[Stage, ...] = ("status", "delete", "support", "renew", "create")
-Run = Callable[[Sequence[Callable[[], None]]], None]  # carries out work of which no piece needs another
+Runner = Callable[[Sequence[Callable[[], None]]], None]  # carries out work of which no piece needs another
 
 
 def one_by_one(works: Sequence[Callable[[], None]]) -> None:
@@ -71,7 +71,7 @@ class Action:
 
 
 def execute(
-    cluster: Cluster, cache: ClusterCache, run: Run, actions: Sequence[Action], taken: list[Action]
+    cluster: Cluster, cache: ClusterCache, run: Runner, actions: Sequence[Action], taken: list[Action]
 ) -> dict[int, ClusterError]:
     """Do all actions, in any order, and give the errors of those that were refused, by their index.
 
@@ -183,7 +183,7 @@ class Trial:
 class Trials:
     """Tries gangs side by side; one that takes long goes on while others are looked after."""
 
-    def __init__(self, cluster: Cluster, cache: ClusterCache, run: Run) -> None:
+    def __init__(self, cluster: Cluster, cache: ClusterCache, run: Runner) -> None:
         self._cluster, self._cache, self._run = cluster, cache, run
         self._known: dict[tuple[str, bool], Trial] = {}
 

@@ -21,6 +21,7 @@ from mlstack.elastic.snapshot import (
     Job,
     JobStage,
     Node,
+    NodeNames,
     Priority,
     PriorityGrants,
     Role,
@@ -34,18 +35,16 @@ from mlstack.errors import ClusterError
 from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.objects import resources
 from mlstack.objects.resources import Amounts, QuotaFacts, parse_quota
+from mlstack.readiness.rule import ODD
 
 SERVICE = ("v1", "Service")
 BUDGET = ("policy/v1", "PodDisruptionBudget")
-ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
-"""What goes wrong with values of other types than an API promises."""
 
 # Watches that lag behind may tell of an object again for a while after it has gone.
 _REMEMBERED = 20_000
 _FINE = 100  # shares of weights are told apart by hundredths
 
 T = TypeVar("T")
-NodeNames = frozenset[str] | None
 
 
 class ResourceStore(dict[str, T]):
@@ -199,7 +198,7 @@ class ClusterCache:
         """Give the nodes that take pods."""
         return [node for node in self._nodes.values() if node.takes_pods]
 
-    def eligible_nodes(self, shape: str) -> frozenset[str] | None:
+    def eligible_nodes(self, shape: str) -> NodeNames:
         """Give the nodes that pods of a shape may go to, None for all that take pods."""
         if self._eligible is None:
             self._eligible = facts.eligible(node.place for node in self.nodes())

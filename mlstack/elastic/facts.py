@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from mlstack.clock import time_ms
 from mlstack.dataclass import dataclass
 from mlstack.elastic import pods, training_job
-from mlstack.elastic.snapshot import Curve, JobStage
+from mlstack.elastic.snapshot import Curve, JobStage, NodeNames
 from mlstack.elastic.training_job import JOB_LABEL, ROLE_LABEL, RoleName, Server, TrainingJob
 from mlstack.objects import resources
 from mlstack.objects.resources import Amounts, NodePlace
@@ -35,12 +35,12 @@ def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 # --- nodes ---
 
 
-def eligible(places: Iterable[NodePlace]) -> Callable[[str], frozenset[str] | None]:
+def eligible(places: Iterable[NodePlace]) -> Callable[[str], NodeNames]:
     """Give what tells by the shape of pods the names of the nodes that they may go to, None for all."""
     places = tuple(places)
 
     @cache
-    def names(shape: str) -> frozenset[str] | None:
+    def names(shape: str) -> NodeNames:
         spec = json.loads(shape)
         chosen = frozenset(place.name for place in places if resources.is_eligible(spec, place))
         return None if len(chosen) == len(places) else chosen

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mlstack.dataclass import Record, row
-from mlstack.elastic.cache import MOVES_KEPT_MS, ODD, ClusterCache, build_snapshot
+from mlstack.elastic.cache import MOVES_KEPT_MS, ClusterCache, build_snapshot
 from mlstack.elastic.controller import no_training_jobs, sources
 from mlstack.elastic.facts import JobFacts
 from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
@@ -19,6 +19,7 @@ from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
 from mlstack.kube.watch import WatchSource
 from mlstack.names import listed, nearest, not_found
 from mlstack.objects import resources
+from mlstack.readiness.rule import ODD
 
 UNSEEN = "no controller has looked at it yet"
 _ODD_TYPES = "a status has fields of other types than its API gives them"

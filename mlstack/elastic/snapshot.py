@@ -21,6 +21,7 @@ from mlstack.errors import ConfigError
 from mlstack.objects.resources import Amounts
 
 Vector = tuple[int, ...]
+NodeNames = frozenset[str] | None  # None for all nodes
 
 JobStage = Literal["waiting", "admitted", "finishing"]
 
@@ -55,7 +56,7 @@ class Demand:
     priority: int  # of the pod; what it may push aside has the same pod priority or a lower one
     created_ms: int
     job: str = ""  # key of the job whose master or parameter server it is, empty for pods of others
-    nodes: frozenset[str] | None = None  # names of the nodes that it may go to, None for all
+    nodes: NodeNames = None  # that it may go to
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +125,7 @@ class Job:
     # whether the trainer at which its others meet is gone and the next new one takes its place
     lacks_meeting: bool = False
     not_before_ms: int = 0  # while it waits: when it may be admitted again at the earliest
-    nodes: frozenset[str] | None = None  # names of the nodes that its pods may go to, None for all
+    nodes: NodeNames = None  # that its pods may go to
     # nodes that had a place for a trainer or its gang on paper only, each with the time until when it is
     # passed over
     barred: Mapping[str, int] = field(default_factory=dict)
@@ -162,7 +163,7 @@ class Snapshot:
 
 # --- what a policy decides about the jobs of a snapshot, and why ---
 
-Cause = Literal[
+ScaleCause = Literal[
     "admitted",  # a waiting job gets its whole gang
     "waiting",  # no room for the gang
     "refused",  # the API server does not take its pods
@@ -184,7 +185,7 @@ Cause = Literal[
 class Reason:
     """Why a job gets what it gets."""
 
-    cause: Cause
+    cause: ScaleCause
     text: str  # one line for people: numbers, names, no more
 
 
@@ -281,7 +282,7 @@ class Priority:
 
 API_VERSION = "mlstack.dev/v1"
 KIND = "ElasticSnapshot"
-Row = TypeVar("Row")
+T = TypeVar("T")
 
 
 def write(snapshot: Snapshot) -> str:
@@ -317,7 +318,7 @@ def read(text: str, *, where: str) -> Snapshot:
         ) from error
 
 
-def _parse(kind: Callable[..., Row], row: Mapping[str, Any]) -> Row:
+def _parse(kind: Callable[..., T], row: Mapping[str, Any]) -> T:
     """Build a value of a row: lists are tuples, of values where the fields of a job have such."""
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in row.items()

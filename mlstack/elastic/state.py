@@ -16,7 +16,7 @@ from mlstack.clock import micro_time, time_ms
 from mlstack.dataclass import Record, dataclass
 from mlstack.elastic.cache import ClusterCache, JobLimits
 from mlstack.elastic.facts import JobFacts, PodFacts
-from mlstack.elastic.snapshot import Cause, Decision
+from mlstack.elastic.snapshot import Decision, ScaleCause
 from mlstack.elastic.training_job import API_VERSION, KIND
 from mlstack.kube.client import ObjectRef
 
@@ -38,9 +38,13 @@ _LONGEST = 1024  # of a note, by the API
 # Reasons whose texts differ while they mean the same.
 _NUMBERED = frozenset({"WaitingForCapacity", "Refused"})
 # What a decision is called that takes a job off.
-_OFF: Mapping[Cause, str] = {"stuck": "StuckWithdrawn", "suspended": "PreemptedFor", "lost": "MinimumLost"}
+_OFF: Mapping[ScaleCause, str] = {
+    "stuck": "StuckWithdrawn",
+    "suspended": "PreemptedFor",
+    "lost": "MinimumLost",
+}
 # What a decision is called when it changes the number of trainers: reason if it grows, reason if it shrinks.
-_CHANGES: Mapping[Cause, tuple[str, str]] = {
+_CHANGES: Mapping[ScaleCause, tuple[str, str]] = {
     "fairness": ("Rebalanced", "Rebalanced"),
     "gang": ("ScaledUp", "PreemptedFor"),
     "yield": ("ScaledUp", "PreemptedFor"),
@@ -443,13 +447,13 @@ def _failed(pods: Iterable[PodFacts]) -> list[PodFacts]:
 # --- what became of the pods of a job, and what follows: replace, wait, finish, succeed, fail ---
 
 _MOST_ROUNDS = 6  # so often in a row all trainers may fail: `backoffLimit` of a Kubernetes Job, unless said
-Outcome = Literal["", "Succeeded", "Failed"]
+JobOutcome = Literal["", "Succeeded", "Failed"]
 
 
 class Lifecycle(Record):
     """What the pods of a job say about it."""
 
-    outcome: Outcome = ""  # how it ended, empty while it goes on
+    outcome: JobOutcome = ""  # how it ended, empty while it goes on
     reason: str = ""  # one word for it
     message: str = ""  # one line for people, also about what goes wrong while it goes on
     removed: tuple[PodFacts, ...] = ()  # ended, in the way of others of their name, or needed no more

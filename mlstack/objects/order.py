@@ -41,14 +41,14 @@ class Barrier:
         return f"component `{self.name}`" if self.kind == "component" else f"`{self.name}`"
 
 
-Node = Identity | Barrier
+GraphNode = Identity | Barrier
 
 
 class Graph(Record):
     """What comes after what."""
 
-    nodes: tuple[Node, ...]  # objects and barriers, each after what it depends on
-    before: Mapping[Node, Mapping[Node, Dependency]]  # what each node depends on, and how
+    nodes: tuple[GraphNode, ...]  # objects and barriers, each after what it depends on
+    before: Mapping[GraphNode, Mapping[GraphNode, Dependency]]  # what each node depends on, and how
 
     @property
     def objects(self) -> tuple[Identity, ...]:
@@ -57,7 +57,7 @@ class Graph(Record):
 
     def reversed(self) -> Graph:
         """Give the graph of taking away: what depends on something goes before it."""
-        turned: dict[Node, dict[Node, Dependency]] = {node: {} for node in reversed(self.nodes)}
+        turned: dict[GraphNode, dict[GraphNode, Dependency]] = {node: {} for node in reversed(self.nodes)}
         for node, needed in self.before.items():
             for other, dependency in needed.items():
                 turned[other][node] = dependency
@@ -257,8 +257,8 @@ class _Builder:
     def __init__(self, objects: Sequence[KubeObject], depends: Depends, *, strict: bool) -> None:
         self._objects = {manifest.identity: manifest for manifest in objects}
         self._depends, self._strict = depends, strict
-        self._nodes: list[Node] = list(self._objects)
-        self._before: dict[Node, dict[Node, Dependency]] = {node: {} for node in self._nodes}
+        self._nodes: list[GraphNode] = list(self._objects)
+        self._before: dict[GraphNode, dict[GraphNode, Dependency]] = {node: {} for node in self._nodes}
         self._kinds = Kinds(kind for manifest in objects for kind in kinds_of_crd(manifest.data))
         self._raised: dict[Identity, int] = {}  # what is added to the ranks of objects that follow hooks
 
@@ -278,7 +278,7 @@ class _Builder:
             del self._before[after][before]
         # Each node has its rank, raised above everything that it has to come after.
         bases = self._bases()
-        levels: dict[Node, int] = {}
+        levels: dict[GraphNode, int] = {}
         for node in sort(self._nodes, self._before, lambda _: 0):
             usual = self._usual(node, bases) if isinstance(node, Identity) else 0
             levels[node] = max([usual, *(levels[needed] for needed in self._before[node])])
@@ -286,7 +286,7 @@ class _Builder:
         nodes = sort(self._nodes, self._before, lambda node: levels.get(node, 0))
         return Graph(nodes=tuple(nodes), before=self._before)
 
-    def _add(self, before: Node, after: Node, dependency: Dependency) -> None:
+    def _add(self, before: GraphNode, after: GraphNode, dependency: Dependency) -> None:
         for node in (before, after):
             if node not in self._before:
                 self._before[node] = {}
@@ -396,8 +396,8 @@ class _Builder:
                     self._add(name, barrier, "user")
                 self._add(barrier, chain[0], "user")
 
-    def _needed_by(self, nodes: Iterable[Node]) -> set[Node]:
-        reached, left = set[Node](), list(nodes)
+    def _needed_by(self, nodes: Iterable[GraphNode]) -> set[GraphNode]:
+        reached, left = set[GraphNode](), list(nodes)
         while left:
             more = self._before[left.pop()].keys() - reached
             reached |= more
@@ -432,7 +432,7 @@ class _Builder:
             bases[name] = max((bases[other] + height for other in depends.get(name, ())), default=0)
         return bases
 
-    def _add_waves(self, levels: Mapping[Node, int], bases: Mapping[str, int]) -> None:
+    def _add_waves(self, levels: Mapping[GraphNode, int], bases: Mapping[str, int]) -> None:
         """Put lower ranks before higher ones, inside each component and each namespace.
 
         Nothing comes later only because something of a lower rank waits for what people say: that may take
@@ -461,10 +461,14 @@ class _Builder:
                 self._add(barrier, after, "wave")
 
     def _add_waves_of(
-        self, scope: str, members: Sequence[Identity], free: Collection[Identity], levels: Mapping[Node, int]
+        self,
+        scope: str,
+        members: Sequence[Identity],
+        free: Collection[Identity],
+        levels: Mapping[GraphNode, int],
     ) -> None:
-        last: tuple[Node, ...] = ()
-        held: list[Node] = []
+        last: tuple[GraphNode, ...] = ()
+        held: list[GraphNode] = []
         for level in sorted({levels[identity] for identity in members}):
             if held:
                 barrier = Barrier("wave", f"{scope}, wave {level}")

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from mlstack.objects.kube_object import Identity, Kind, Kinds, KubeObject, group_of
+from mlstack.objects.kube_object import Data, Identity, Kind, Kinds, KubeObject, group_of
 
 RBAC = "rbac.authorization.k8s.io"
 ADMISSION = "admissionregistration.k8s.io"
 _WRITES = {"*", "CREATE", "UPDATE"}
 
-Data = Mapping[str, Any]
 # Group, kind and scope of what a field (`[]` stands for every item of a list) names.
 _Named = tuple[str, str, bool]
 _Row = tuple[str, *_Named]

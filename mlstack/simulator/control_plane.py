@@ -16,7 +16,8 @@ from mlstack.kube.client import WatchEvent
 from mlstack.objects import resources
 from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.simulator import engine
-from mlstack.simulator.engine import ENDED, Callback, Kernel, Obj, SimulatedStore
+from mlstack.simulator.engine import ENDED, Callback, Kernel, SimulatedStore
+from mlstack.testing.store import Obj
 
 # Weight of preferred node affinity beside the score of the room, as in the default profile.
 _AFFINITY_WEIGHT = 2

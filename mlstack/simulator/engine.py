@@ -14,11 +14,10 @@ from mlstack.errors import ConflictError, InvalidError, ObjectNotFoundError
 from mlstack.kube.client import Applied, ClientWrapper, EventType, Listing, ObjectRef, WatchEvent
 from mlstack.objects.managed_fields import PatchFault, merge_patch
 from mlstack.objects.resources import NodePlace, is_eligible
-from mlstack.testing.store import by_fields, by_labels
+from mlstack.testing.store import Obj, by_fields, by_labels
 
 Callback = Callable[[], object]
 Hear = Callable[[WatchEvent], None]
-Obj = dict[str, Any]
 
 START_MS = 1_000_000_000_000
 """When every simulation begins; any whole second that is not 1970 will do."""

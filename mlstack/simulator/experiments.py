@@ -27,7 +27,7 @@ _Trial = TypeVar("_Trial")
 _Result = TypeVar("_Result")
 
 
-class Row(Record):
+class GoalResult(Record):
     """One goal."""
 
     name: str  # what was measured, with its unit
@@ -43,7 +43,7 @@ class GoalTable(Record):
     case: str  # its name
     policy: str  # how jobs were scaled
     seeds: tuple[int, ...]  # of chance
-    rows: tuple[Row, ...]  # a row a goal
+    rows: tuple[GoalResult, ...]  # a row a goal
     violations: tuple[str, ...] = ()  # breaches of what must always hold, each with its seed and time
 
     @property
@@ -59,7 +59,7 @@ def goals(case: str) -> Sequence[Mapping[str, Any]]:
     return tuple(tables[case])
 
 
-def compare(name: str, goal: Mapping[str, Any], per_seed: Sequence[float]) -> Row:
+def compare(name: str, goal: Mapping[str, Any], per_seed: Sequence[float]) -> GoalResult:
     """Compare what the seeds came to, by default their mean, with a goal."""
     over: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "min": min, "max": max}
     value = over[goal.get("over", "mean")](per_seed)
@@ -70,7 +70,7 @@ def compare(name: str, goal: Mapping[str, Any], per_seed: Sequence[float]) -> Ro
         text, is_met = f"at least {goal['least']:g}", value >= goal["least"]
     else:
         text, is_met = f"at most {goal['most']:g}", value <= goal["most"]
-    return Row(name=name, value=value, goal=text, is_met=is_met, per_seed=tuple(per_seed))
+    return GoalResult(name=name, value=value, goal=text, is_met=is_met, per_seed=tuple(per_seed))
 
 
 def judge(
@@ -202,7 +202,7 @@ def _service_figures(samples: Samples, begin_s: float) -> dict[str, float]:
     }
 
 
-def compare_runs(case: str, runs: Sequence[Figures]) -> tuple[Row, ...]:
+def compare_runs(case: str, runs: Sequence[Figures]) -> tuple[GoalResult, ...]:
     """Compare runs with all goals of an experiment; some goals are of the runs of one case and policy."""
     rows = []
     for goal in goals(case):
@@ -428,7 +428,7 @@ def run_trace(trial: tuple[int, Fraction]) -> Trace:
     return trial[1], {"rigid": run_rigid(trace), **outcomes}
 
 
-def compare_traces(traces: Sequence[Trace]) -> tuple[Row, ...]:
+def compare_traces(traces: Sequence[Trace]) -> tuple[GoalResult, ...]:
     """Compare traces with all goals, each at each load: by how many percent a figure fell, in hundredths."""
     rows = []
     for load in LOADS:

@@ -249,14 +249,14 @@ def _service(obj: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
 # censored: it counts with the time until the end, and is counted.
 
 Samples = Sequence[Sample]
-Value = Callable[[Sample], float]
+Measure = Callable[[Sample], float]
 
 
 class Series(NamedTuple):
     """What is measured of every sample."""
 
     digits: int  # after the point
-    value: Value
+    value: Measure
 
 
 # What is measured of every resource, in percent of what all nodes offer, and the field of a sample it is.
@@ -280,7 +280,7 @@ def window(samples: Samples, begin_s: float, end_s: float = float("inf")) -> lis
     return [sample for sample in samples if begin_s * 1000 <= sample.at_ms <= end_s * 1000]
 
 
-def over_time(samples: Samples, value: Value) -> float:
+def over_time(samples: Samples, value: Measure) -> float:
     """Give the mean of a value over time; each sample stands until the next."""
     if len(samples) < 2:
         return mean(map(value, samples))

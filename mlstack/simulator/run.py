@@ -31,8 +31,9 @@ from mlstack.kube.lease import Lease
 from mlstack.simulator import engine, measures
 from mlstack.simulator import scenario as objects
 from mlstack.simulator.control_plane import Scheduler, Workloads, collect_garbage
-from mlstack.simulator.engine import START_MS, Callback, Kernel, Obj, SimulatedStore, SimulatedWatch
+from mlstack.simulator.engine import START_MS, Callback, Kernel, SimulatedStore, SimulatedWatch
 from mlstack.simulator.scenario import EVENTS, NAMESPACE, JobPlan, NodeGroup, Scenario, ScenarioEvent
+from mlstack.testing.store import Obj
 
 SAMPLE_MS = 1_000
 WORK_MS = 1_000

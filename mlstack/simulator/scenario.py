@@ -25,8 +25,9 @@ from mlstack.names import nearest
 from mlstack.objects.managed_fields import merge_patch
 from mlstack.objects.resources import quantity
 from mlstack.simulator.control_plane import SchedulerSettings, WorkloadSettings
-from mlstack.simulator.engine import Obj, manifest
+from mlstack.simulator.engine import manifest
 from mlstack.simulator.measures import BACKGROUND
+from mlstack.testing.store import Obj
 from mlstack.yaml.read import read_document
 
 NAMESPACE = "default"

@@ -29,12 +29,12 @@ from mlstack.errors import (
 )
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, Listing, ObjectRef, PatchKind, Propagation, Right, Rights, WatchEvent
-from mlstack.objects.kube_object import MANAGER, Kinds, Schemas, same, without_nulls
+from mlstack.objects.kube_object import MANAGER, Identity, Kinds, Schemas, same, without_nulls
 from mlstack.objects.managed_fields import PatchFault, json_patch, merge_patch
 from mlstack.testing import kinds, server_side_apply, store
 from mlstack.testing.kinds import Catalog, Served, name_faults, rule_faults, typed_faults, update_faults
 from mlstack.testing.server_side_apply import Entries, FieldWriter, entries_of
-from mlstack.testing.store import Key, Obj, ObjectStore, StoreChange, copied
+from mlstack.testing.store import Obj, ObjectStore, StoreChange, copied
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -235,7 +235,7 @@ class MemoryCluster:
             for change in changes:
                 position = change.version
                 is_inside = namespace in (None, change.key.namespace)
-                if is_inside and change.key.of_kind == (served.kind.group, kind):
+                if is_inside and (change.key.group, change.key.kind) == (served.kind.group, kind):
                     yield from _events(change, matches, served, metadata_only=metadata_only)
             if not changes:
                 with self._idling:  # others act, one watch at a time
@@ -286,9 +286,9 @@ class MemoryCluster:
         return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:32]}"
 
 
-def _key(served: Served, ref: ObjectRef) -> Key:
+def _key(served: Served, ref: ObjectRef) -> Identity:
     namespace = ref.namespace if served.kind.namespaced else ""
-    return Key(served.kind.group, served.kind.kind, namespace, ref.name)
+    return Identity(served.kind.group, served.kind.kind, namespace, ref.name)
 
 
 def _selection(labels: str, fields: str) -> store.Matches:
@@ -322,7 +322,7 @@ class Write(Record):
     """A write in progress."""
 
     store: ObjectStore
-    key: Key
+    key: Identity
     ref: ObjectRef  # the object as the request names it
     served: Served
     writer: FieldWriter
@@ -516,7 +516,7 @@ class Write(Record):
     def _check_namespace(self) -> None:
         if not self.served.kind.namespaced:
             return
-        namespace = self.store.get(Key("", "Namespace", "", self.ref.namespace))
+        namespace = self.store.get(Identity("", "Namespace", "", self.ref.namespace))
         if namespace is None:
             details = {"name": self.ref.namespace, "kind": "namespaces"}
             raise self._refusal(404, "namespace not found", reason="NotFound", details=details)

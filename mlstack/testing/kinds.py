@@ -11,12 +11,11 @@ from typing import Any
 
 from mlstack.dataclass import Record
 from mlstack.errors import Cause
-from mlstack.objects.kube_object import Kind, Kinds, Schemas, kinds_of_crd, same
+from mlstack.objects.kube_object import Kind, Kinds, Schema, Schemas, kinds_of_crd, same
+from mlstack.objects.managed_fields import Path
 from mlstack.testing.server_side_apply import (
     OPEN,
     KeyFault,
-    Path,
-    Schema,
     Shape,
     custom_root,
     field_of,

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from mlstack.dataclass import Record, dataclass
 from mlstack.errors import FieldConflict
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import same
+from mlstack.objects.kube_object import Schema, same
+from mlstack.objects.managed_fields import Path
 from mlstack.testing.store import with_metadata
 
 # --- sets of fields as `managedFields` writes them (FieldsV1), and the same as sets of paths ---
 
-Path = tuple[str, ...]
 Paths = frozenset[Path]
 FieldsV1 = dict[str, Any]
 
@@ -72,8 +72,6 @@ def _json(value: Any) -> str:
 # --- what server-side apply must know of a value: struct, map, list (by which keys) or scalar ---
 # Shapes are read from the compact schemas of the built-in kinds and from the schemas of
 # CustomResourceDefinitions; a value without a schema shows its shape itself.
-
-Schema = Mapping[str, Any]
 
 _KEY_DEFAULTS = {"protocol": "TCP"}
 """The one key of a built-in list that has a default; the compact schemas leave defaults out."""

@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from mlstack.dataclass import Record, dataclass
+from mlstack.objects.kube_object import Identity
 
 Obj = dict[str, Any]
 
@@ -19,26 +20,11 @@ def copied(value: Any) -> Any:
     return [copied(item) for item in value] if isinstance(value, list) else value
 
 
-@dataclass(frozen=True, order=True)
-class Key:
-    """What makes an object itself; the version of its API is no part of it."""
-
-    group: str
-    kind: str
-    namespace: str
-    name: str
-
-    @property
-    def of_kind(self) -> tuple[str, str]:
-        """Give group and kind."""
-        return self.group, self.kind
-
-
 class StoreChange(Record):
     """One write: the object before and after, None where it was not or is no more."""
 
     version: int
-    key: Key
+    key: Identity
     old: Obj | None
     new: Obj | None
 
@@ -47,7 +33,7 @@ class StoreChange(Record):
 class ObjectStore:
     """Objects by key, never changed in place; every write gets the next version."""
 
-    objects: dict[Key, Obj] = field(default_factory=dict)
+    objects: dict[Identity, Obj] = field(default_factory=dict)
     version: int = 0  # of the last write
     # The writes since `oldest`: a watch can go on from that version or a later one.
     log: list[StoreChange] = field(default_factory=list)
@@ -57,16 +43,16 @@ class ObjectStore:
         """Give a store that can be written to without changing this one; its log begins now."""
         return replace(self, objects=dict(self.objects), log=[])
 
-    def get(self, key: Key) -> Obj | None:
+    def get(self, key: Identity) -> Obj | None:
         """Give an object, None where there is none."""
         return self.objects.get(key)
 
-    def of_kind(self, group: str, kind: str, namespace: str | None = None) -> list[tuple[Key, Obj]]:
+    def of_kind(self, group: str, kind: str, namespace: str | None = None) -> list[tuple[Identity, Obj]]:
         """Give the objects of a kind in the order of their names."""
         keys = (key for key in self.objects if key.kind == kind and key.group == group)
         return [(key, self.objects[key]) for key in sorted(keys) if namespace in (None, key.namespace)]
 
-    def put(self, key: Key, obj: Mapping[str, Any]) -> Obj:
+    def put(self, key: Identity, obj: Mapping[str, Any]) -> Obj:
         """Store an object under the next version and give it."""
         self.version += 1
         new: Obj = copied(with_metadata(obj, resourceVersion=str(self.version)))
@@ -74,7 +60,7 @@ class ObjectStore:
         self.objects[key] = new
         return new
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: Identity) -> None:
         """Remove an object: its last state is logged under the next version."""
         self.version += 1
         gone = with_metadata(self.objects.pop(key), resourceVersion=str(self.version))
@@ -187,7 +173,7 @@ def run_controllers(store: ObjectStore, *, now: str) -> None:
 def concerns_controllers(change: StoreChange) -> bool:
     """Say whether a write may give the controllers anything to do."""
     new = change.new
-    if new is None or is_going(new) or change.key.of_kind == CRD:
+    if new is None or is_going(new) or (change.key.group, change.key.kind) == CRD:
         return True
     return change.old is None and bool(new["metadata"].get("ownerReferences"))
 
@@ -218,7 +204,7 @@ def _owner_refs(obj: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(obj["metadata"].get("ownerReferences") or ())
 
 
-def _owned_by(store: ObjectStore, owner: Obj) -> list[Key]:
+def _owned_by(store: ObjectStore, owner: Obj) -> list[Identity]:
     uid = owner["metadata"]["uid"]
     return [
         key
@@ -227,12 +213,12 @@ def _owned_by(store: ObjectStore, owner: Obj) -> list[Key]:
     ]
 
 
-def _drop_finalizer(store: ObjectStore, key: Key, finalizer: str) -> None:
+def _drop_finalizer(store: ObjectStore, key: Identity, finalizer: str) -> None:
     obj = store.objects[key]
     store.put(key, with_metadata(obj, finalizers=[name for name in _finalizers(obj) if name != finalizer]))
 
 
-def _delete_all(store: ObjectStore, keys: Iterable[Key], now: str) -> None:
+def _delete_all(store: ObjectStore, keys: Iterable[Identity], now: str) -> None:
     """Delete objects: those without finalizers are gone at once."""
     for key in [key for key in sorted(keys) if not is_going(store.objects[key])]:
         if _finalizers(store.objects[key]):
@@ -324,5 +310,5 @@ def _collect_orphans(store: ObjectStore, now: str) -> None:
 
 def _remove_finished(store: ObjectStore) -> None:
     for key, obj in sorted(store.objects.items()):
-        if is_going(obj) and not _finalizers(obj) and key.of_kind != _NAMESPACE:
+        if is_going(obj) and not _finalizers(obj) and (key.group, key.kind) != _NAMESPACE:
             store.remove(key)

@@ -14,7 +14,7 @@ from mlstack.errors import ConfigError, MlstackError
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import order
 from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.order import DEPENDS_ON, Barrier, Graph, Node
+from mlstack.objects.order import DEPENDS_ON, Barrier, Graph, GraphNode
 
 KINDS = [*order.RANK, ("kubeflow.org", "TFJob"), ("x.org", "Y")]
 PLACES = ("", "a", "b")
@@ -137,13 +137,15 @@ class AlreadyGone:
         Thread(target=then, args=(None,)).start()
 
 
-def run(graph: Graph, work: Callable[[Node], None]) -> tuple[list[Node], dict[Node, str], Schedule]:
+def run(
+    graph: Graph, work: Callable[[GraphNode], None]
+) -> tuple[list[GraphNode], dict[GraphNode, str], Schedule]:
     """Go through a graph; gives what was done, and what was skipped and why."""
-    done: list[Node] = []
-    skipped: dict[Node, str] = {}
+    done: list[GraphNode] = []
+    skipped: dict[GraphNode, str] = {}
     mutex = Lock()
 
-    def do(node: Node) -> Steps:
+    def do(node: GraphNode) -> Steps:
         work(node)
         if isinstance(node, KubeObject) and node.data["metadata"]["name"] == "x":
             yield Gone(ObjectRef.of(node.data), "uid")
@@ -155,10 +157,10 @@ def run(graph: Graph, work: Callable[[Node], None]) -> tuple[list[Node], dict[No
         steps = staticmethod(do)
         skip = staticmethod(skipped.__setitem__)
 
-        def is_idle(self, node: Node) -> bool:
+        def is_idle(self, node: GraphNode) -> bool:
             return isinstance(node, Barrier)
 
-        def because(self, node: Node, end: str, after: Node) -> str:
+        def because(self, node: GraphNode, end: str, after: GraphNode) -> str:
             return f"{node} {end}"
 
     schedule = Schedule(graph, Doing(), AlreadyGone(), Event())  # type: ignore[arg-type]
@@ -179,12 +181,12 @@ def test_a_run_does_everything_once_and_in_order(graph: Graph) -> None:
 def test_a_failure_takes_along_exactly_what_depends_on_it(graph: Graph, numbers: set[int]) -> None:
     bad = {node for number, node in enumerate(graph.objects) if number in numbers}
 
-    def work(node: Node) -> None:
+    def work(node: GraphNode) -> None:
         if node in bad:
             raise MlstackError(str(node))
 
     done, skipped, schedule = run(graph, work)
-    lost: set[Node] = set()
+    lost: set[GraphNode] = set()
     for node in graph.nodes:
         bonds = {one: bond for one, bond in graph.before[node].items() if bond != "wave"}
         if any(one in lost for one in bonds):

@@ -14,16 +14,15 @@ from mlstack.elastic.policy.state import (
     EvictionOrder,
     JobState,
     NodeInfo,
-    NodeNames,
-    Shape,
+    Sparse,
     TrainerSlot,
     count,
     dominant,
     fits,
     needs,
-    shape,
+    sparse,
 )
-from mlstack.elastic.snapshot import Cause, Demand, Vector
+from mlstack.elastic.snapshot import Demand, NodeNames, ScaleCause, Vector
 
 CROWDED = 8  # entries for each node, void ones too, from which on the void ones are thrown away
 Cost = Callable[[NodeInfo], tuple[int, ...] | None]  # gives the cost of a node, None where it will not do
@@ -125,7 +124,7 @@ def best_node(
 
 
 def free_node(
-    cluster: ClusterState, amounts: Shape, node_names: NodeNames, barred: frozenset[str] = frozenset()
+    cluster: ClusterState, amounts: Sparse, node_names: NodeNames, barred: frozenset[str] = frozenset()
 ) -> NodeInfo | None:
     """Give the best node with room for a pod: spared devices, room at once before room to come, best fit."""
     whole = cluster.whole
@@ -182,7 +181,7 @@ def can_go(slot: TrainerSlot) -> bool:
     return not slot.is_bound or slot.state.bound > slot.state.job.minimum
 
 
-def clear(cluster: ClusterState, node: NodeInfo, amounts: Shape, allow: Allowance) -> Clearance | None:
+def clear(cluster: ClusterState, node: NodeInfo, amounts: Sparse, allow: Allowance) -> Clearance | None:
     """Find the trainers of a node that have to go so that a pod fits, None if that does not help.
 
     Trainers of the lowest priority go first, then those of the richest job; one that is enough is taken
@@ -219,7 +218,7 @@ def clear(cluster: ClusterState, node: NodeInfo, amounts: Shape, allow: Allowanc
     return None
 
 
-def least(node: NodeInfo, amounts: Shape, allow: Allowance) -> tuple[int, int, int, int] | None:
+def least(node: NodeInfo, amounts: Sparse, allow: Allowance) -> tuple[int, int, int, int] | None:
     """Give what a clearance costs at least, None if there is none for sure."""
     later = node.later
     short = [(resource, amount - later[resource]) for resource, amount in amounts if later[resource] < amount]
@@ -317,7 +316,7 @@ def _groups(
 
 
 def slot_loss(
-    trainer: Shape, companion: Shape, amounts: Shape, whole: list[int]
+    trainer: Sparse, companion: Sparse, amounts: Sparse, whole: list[int]
 ) -> Callable[[Vector], tuple[int, int, int, int]]:
     """Give a function of a room: what a pod costs there, and what a further one like it would cost beside it.
 
@@ -358,10 +357,10 @@ def slot_loss(
 
 
 def _node_for_server(
-    cluster: ClusterState, state: JobState, amounts: Shape, node_names: NodeNames, *, is_late: bool
+    cluster: ClusterState, state: JobState, amounts: Sparse, node_names: NodeNames, *, is_late: bool
 ) -> NodeInfo | None:
     """Give the node where a master or parameter server costs the fewest places for trainers."""
-    companion = shape(max(state.job.gang, key=lambda role: role.count).request) if state.job.gang else ()
+    companion = sparse(max(state.job.gang, key=lambda role: role.count).request) if state.job.gang else ()
     allow = SurplusUpTo(state.job.priority)
     kind = (state.amounts, companion, amounts)
     if (loss := cluster.searches.get(("loss", kind))) is None:
@@ -389,7 +388,7 @@ def _node_for_server(
 
 def place_foreign(cluster: ClusterState, demand: Demand) -> bool:
     """Find room for a pod of others, at need by taking trainers above a minimum; tell whether."""
-    amounts, allow = shape(demand.request), SurplusUpTo(demand.priority, is_of_pods=True)
+    amounts, allow = sparse(demand.request), SurplusUpTo(demand.priority, is_of_pods=True)
     node = find_room(cluster, amounts, demand.nodes, frozenset(), allow, ("yield", demand.key))
     if node is not None:
         cluster.reserve(node, demand.request, demand.key)
@@ -409,14 +408,14 @@ def place_server(
 
     One that `is_late` is there already: rather where no trainer has to go, and on barred nodes too.
     """
-    node = _node_for_server(cluster, state, shape(request), node_names, is_late=is_late)
+    node = _node_for_server(cluster, state, sparse(request), node_names, is_late=is_late)
     if node is not None:
-        _make_room(cluster, node, shape(request), SurplusUpTo(state.job.priority), ("gang", state.job.key))
+        _make_room(cluster, node, sparse(request), SurplusUpTo(state.job.priority), ("gang", state.job.key))
         cluster.reserve(node, request, key, owner=state.job.key)
     return node
 
 
-def place_trainer(cluster: ClusterState, state: JobState, node_names: NodeNames, cause: Cause) -> bool:
+def place_trainer(cluster: ClusterState, state: JobState, node_names: NodeNames, cause: ScaleCause) -> bool:
     """Find room for a trainer of a job's minimum; tell whether there is."""
     amounts, allow = state.amounts, SurplusUpTo(state.job.priority)
     node = find_room(cluster, amounts, node_names, state.bars, allow, ("gang", state.job.key))
@@ -427,11 +426,11 @@ def place_trainer(cluster: ClusterState, state: JobState, node_names: NodeNames,
 
 def find_room(
     cluster: ClusterState,
-    amounts: Shape,
+    amounts: Sparse,
     node_names: NodeNames,
     barred: frozenset[str],
     allow: SurplusUpTo,
-    why: tuple[Cause, str],
+    why: tuple[ScaleCause, str],
 ) -> NodeInfo | None:
     """Give the best node with room, or make it where it hurts least, for this cause and in favour of whom."""
     if (node := free_node(cluster, amounts, node_names, barred)) is not None:
@@ -451,7 +450,7 @@ def find_room(
 
 
 def _make_room(
-    cluster: ClusterState, node: NodeInfo, amounts: Shape, allow: Allowance, why: tuple[Cause, str]
+    cluster: ClusterState, node: NodeInfo, amounts: Sparse, allow: Allowance, why: tuple[ScaleCause, str]
 ) -> None:
     clearance = clear(cluster, node, amounts, allow)
     for slot in clearance.slots if clearance else ():
@@ -476,7 +475,7 @@ def has_places(
         (rooms[node.index], _lifted(node, rooms[node.index], giving)) for node in cluster.nodes_of(node_names)
     ]
     return all(
-        _is_room(pairs, shape(need.request), need.number, giving) for need in needs(state, cluster.whole)
+        _is_room(pairs, sparse(need.request), need.number, giving) for need in needs(state, cluster.whole)
     )
 
 
@@ -486,7 +485,7 @@ def givers(cluster: ClusterState, state: JobState) -> set[JobState]:
     return {other for other in states if other.surplus and other.job.priority <= priority}
 
 
-def _is_room(pairs: list[tuple[Room, Room]], amounts: Shape, number: int, givers: set[JobState]) -> bool:
+def _is_room(pairs: list[tuple[Room, Room]], amounts: Sparse, number: int, givers: set[JobState]) -> bool:
     """Tell whether there can be so many places, in free room or in that of trainers that can be spared."""
     missing = number - sum([count(room, amounts) for room, _ in pairs])
     if missing <= 0:

@@ -19,15 +19,16 @@ from mlstack.elastic.policy.state import (
     fits,
     in_range,
     needs,
-    shape,
+    sparse,
 )
 from mlstack.elastic.snapshot import (
-    Cause,
     Decision,
     Job,
+    NodeNames,
     PolicyConfig,
     Reason,
     Reservation,
+    ScaleCause,
     ScalePlan,
     Snapshot,
     Trainer,
@@ -165,7 +166,7 @@ def _place(slot: TrainerSlot) -> str:
 # --- decisions in words: one line each, with numbers and names ---
 
 # The weightiest first.
-_ORDER: tuple[Cause, ...] = (
+_ORDER: tuple[ScaleCause, ...] = (
     *("suspended", "lost", "refused", "waiting", "admitted", "minimum", "stuck", "bounds"),
     *("yield", "gang", "fairness", "growth", "finishing", "steady"),
 )
@@ -204,13 +205,13 @@ def _why_no_more(state: JobState, now_ms: int) -> str:
     return f" of {job.minimum} to {job.maximum}: {why}"
 
 
-def _gains(state: JobState) -> list[tuple[Cause, str]]:
+def _gains(state: JobState) -> list[tuple[ScaleCause, str]]:
     job, gains = state.job, Counter(slot.cause for slot in state.slots if slot.is_planned)
     now = f"{_count(state.count, 'trainer')} of {job.minimum} to {job.maximum}"
     gang = [*(_count(role.count, role.name) for role in job.gang), _count(job.minimum, "trainer")]
     # What it is told to have already, it only gets back.
     growth = f"gets {gains['growth']} back" if state.count <= job.target else f"grows by {gains['growth']}"
-    texts: dict[Cause, str] = {
+    texts: dict[ScaleCause, str] = {
         "admitted": f"room for its gang of {_list(gang)}",
         "minimum": f"gets {gains['minimum']} back to its minimum of {job.minimum}",
         "growth": f"{growth} to {now} in free room",
@@ -220,8 +221,8 @@ def _gains(state: JobState) -> list[tuple[Cause, str]]:
     return [(cause, text) for cause, text in texts.items() if gains[cause]]
 
 
-def _losses(state: JobState) -> list[tuple[Cause, str]]:
-    losses: list[tuple[Cause, str]] = []
+def _losses(state: JobState) -> list[tuple[ScaleCause, str]]:
+    losses: list[tuple[ScaleCause, str]] = []
     for cause in dict.fromkeys(cause for _, cause, _ in state.gone if cause != "stuck"):
         names = [name for _, other, name in state.gone if other == cause]
         whom = Counter("its own gang" if name == state.job.key else name for name in names)
@@ -243,7 +244,7 @@ def _waiting(cluster: ClusterState, state: JobState) -> str:
     names = cluster.snapshot.resources
     size = range(len(names))
     for need in needs(state, cluster.whole):
-        if not any(fits(node.allocatable, shape(need.request)) for node in nodes):
+        if not any(fits(node.allocatable, sparse(need.request)) for node in nodes):
             most = [max(node.allocatable[at] for node in nodes) for at in size]
             text = _amounts(names, need.request, most)
             return f"no node is large enough for one {need.name} of {text}"
@@ -303,7 +304,7 @@ class Tally:
             self.lines[self.cpu] = self.lines[self.cpu] * load_pct // 100
         self.demand = [0 for _ in size]  # what all pods request; trainers of jobs are counted apart
         self.idle: dict[str, list[int]] = {}  # what is idle on each node, by name
-        self._full: dict[tuple[object, frozenset[str] | None], int] = {}
+        self._full: dict[tuple[object, NodeNames], int] = {}
         for node in sorted(snapshot.nodes, key=lambda node: node.name):
             self.idle[node.name] = list(node.allocatable)
             self.take(node.name, node.used)
@@ -338,7 +339,7 @@ class Tally:
         """Give how much more of a resource may be requested, less than 0 where it is too much already."""
         return self.lines[resource] - self.demand[resource]
 
-    def first_fit(self, request: Vector, resources: Iterable[int], nodes: frozenset[str] | None) -> str:
+    def first_fit(self, request: Vector, resources: Iterable[int], nodes: NodeNames) -> str:
         """Give the first node by name with room, empty if none; where there was none is none later."""
         asked = tuple((resource, request[resource]) for resource in resources if request[resource])
         place = self._full.get((asked, nodes), 0)

@@ -16,9 +16,8 @@ from mlstack.elastic.policy.state import (
     FreeRoom,
     JobState,
     NodeInfo,
-    NodeNames,
     ResourceNeed,
-    Shape,
+    Sparse,
     TrainerSlot,
     count,
     dominant,
@@ -26,11 +25,11 @@ from mlstack.elastic.policy.state import (
     is_within,
     members,
     needs,
-    shape,
+    sparse,
     total_need,
     useful_nodes,
 )
-from mlstack.elastic.snapshot import Cause, Demand, Trainer, Unplaced
+from mlstack.elastic.snapshot import Demand, NodeNames, ScaleCause, Trainer, Unplaced
 
 # --- trainers without a node ---
 
@@ -91,7 +90,7 @@ class Demands:
         """Rank by priority, the job's too (room made for a gang is kept), age, then tied and large ones."""
         state = self._cluster.states.get(demand.job)
         priority = state.job.priority if state else 0
-        size = dominant(shape(demand.request), self._cluster.whole) if demand.job else 0
+        size = dominant(sparse(demand.request), self._cluster.whole) if demand.job else 0
         return (-demand.priority, -priority, demand.created_ms, demand.nodes is None, -size, demand.key)
 
     def serve(self) -> dict[str, list[Demand]]:
@@ -234,7 +233,7 @@ class Admission:
                 if not _place_own(cluster, state, demand):
                     left.append(ResourceNeed(demand.key, demand.request, 1))
         if not (left and hurry):
-            cause: Cause = "minimum" if was_admitted else "admitted"
+            cause: ScaleCause = "minimum" if was_admitted else "admitted"
             while state.short > 0:
                 if not placement.place_trainer(cluster, state, node_names, cause):
                     left.append(ResourceNeed("trainer", state.job.trainer, state.short))
@@ -262,7 +261,7 @@ class Admission:
             more += [list(held.request) for held in other.job.held]
         more += [list(request) for _, request, _, owner in cluster.reservations.values() if owner in keys]
         room = [sum(amounts) for amounts in zip(free.sums() or [0] * size, *more, strict=True)]
-        return fits(room, shape(total_need(needs(state, cluster.whole), size)))
+        return fits(room, sparse(total_need(needs(state, cluster.whole), size)))
 
     # --- jobs of lower priority are taken off whole where nothing less makes room for a gang ---
 
@@ -315,13 +314,13 @@ class Headroom:
         self._cluster = cluster
         kinds = dict.fromkeys(state.amounts for state in cluster.states.values() if state.amounts)
         # what is free and how many are to stay free, by kind
-        self._kinds: dict[Shape, tuple[FreeRoom, int]] = {}
+        self._kinds: dict[Sparse, tuple[FreeRoom, int]] = {}
         for kind in kinds if percent else ():
             places = sum(count(node.allocatable, kind) for node in cluster.nodes)
             free = FreeRoom(cluster, cluster.nodes, partial(_places, kind))
             self._kinds[kind] = (free, -(-places * percent // 100))
 
-    def allows(self, node: NodeInfo, amounts: Shape) -> bool:
+    def allows(self, node: NodeInfo, amounts: Sparse) -> bool:
         """Tell whether enough places are left if one more trainer goes to a node."""
         for kind, (free, kept) in self._kinds.items():
             lost = _places_gained(node, amounts, -1, kind)
@@ -346,11 +345,11 @@ class Headroom:
                 self._cluster.evict(min(options, key=lambda option: option[0])[1], "yield", "head-room")
 
 
-def _places(kind: Shape, node: NodeInfo) -> tuple[int]:
+def _places(kind: Sparse, node: NodeInfo) -> tuple[int]:
     return (count(node.later, kind),)
 
 
-def _places_gained(node: NodeInfo, amounts: Shape, sign: int, kind: Shape) -> int:
+def _places_gained(node: NodeInfo, amounts: Sparse, sign: int, kind: Sparse) -> int:
     """Give how many places of a kind there are more if a pod leaves a node (1), or comes to it (-1)."""
     room = list(node.later)
     for resource, amount in amounts:
@@ -418,7 +417,7 @@ def _rank(state: JobState) -> tuple[int, int, str]:
 
 # --- trainers move from rich jobs to poor ones ---
 
-Place = tuple[NodeInfo, tuple[TrainerSlot, ...]]  # a node, and the trainers that have to go from there
+Eviction = tuple[NodeInfo, tuple[TrainerSlot, ...]]  # a node, and the trainers that have to go from there
 
 
 class Balance:
@@ -475,7 +474,7 @@ class Balance:
             most += 1
         return most
 
-    def _single(self, poor: JobState, allowed: dict[JobState, int]) -> Place | None:
+    def _single(self, poor: JobState, allowed: dict[JobState, int]) -> Eviction | None:
         """Find one trainer whose room is enough: of the lowest priority, then of the richest job."""
         suited = set(self._cluster.nodes_of(poor.job.nodes, poor.bars))
 
@@ -501,7 +500,7 @@ class Balance:
                 return node, (slot,)
         return None
 
-    def _several(self, poor: JobState, allowed: dict[JobState, int]) -> Place | None:
+    def _several(self, poor: JobState, allowed: dict[JobState, int]) -> Eviction | None:
         """Find a node where several smaller trainers together leave room enough."""
         if all(is_within(poor.amounts, state.amounts) for state in allowed):
             return None

@@ -11,9 +11,10 @@ from math import lcm
 from typing import Any, NamedTuple, Protocol
 
 from mlstack.elastic.snapshot import (
-    Cause,
     Job,
     Node,
+    NodeNames,
+    ScaleCause,
     Snapshot,
     SpecSource,
     Trainer,
@@ -25,8 +26,7 @@ from mlstack.elastic.snapshot import (
 
 # --- arithmetic with requests: what fits, how often, and how much is left, in integers ---
 
-Shape = tuple[tuple[int, int], ...]
-NodeNames = frozenset[str] | None  # nodes that pods may go to, None for all
+Sparse = tuple[tuple[int, int], ...]  # of a vector: resource and amount, without the zeros
 EvictionOrder = tuple[int, int, int, int, str]
 Reserved = tuple["NodeInfo", Vector, str, str]  # where, how much, its key, the key of its job
 
@@ -35,8 +35,8 @@ Reserved = tuple["NodeInfo", Vector, str, str]  # where, how much, its key, the 
 WHOLE = 10**9
 
 
-def shape(request: Vector) -> Shape:
-    """Give what a request really asks for: (resource, amount) without the zeros."""
+def sparse(request: Vector) -> Sparse:
+    """Give what a request really asks for."""
     return tuple((resource, amount) for resource, amount in enumerate(request) if amount > 0)
 
 
@@ -48,7 +48,7 @@ def fits(room: Sequence[int], amounts: Iterable[tuple[int, int]]) -> bool:
     return True
 
 
-def count(room: Sequence[int], amounts: Shape) -> int:
+def count(room: Sequence[int], amounts: Sparse) -> int:
     """Give how many such pods fit into a room; one that requests nothing fits any number of times."""
     most = 1 << 20
     for resource, amount in amounts:
@@ -67,12 +67,12 @@ def total(vectors: Iterable[Vector], size: int) -> Vector:
     return tuple(sums)
 
 
-def dominant(request: Shape, whole: Sequence[int]) -> int:
+def dominant(request: Sparse, whole: Sequence[int]) -> int:
     """Give the largest share that a request takes of a reference amount of any resource."""
     return max((amount * WHOLE // whole[resource] for resource, amount in request), default=0)
 
 
-def is_within(small: Shape, large: Shape) -> bool:
+def is_within(small: Sparse, large: Sparse) -> bool:
     """Tell whether a request asks for no more than another one of anything."""
     asked = dict(large)
     return all(amount <= asked.get(resource, 0) for resource, amount in small)
@@ -103,7 +103,9 @@ class NodeInfo:
 class TrainerSlot:
     """A trainer, live or planned, with its place."""
 
-    def __init__(self, state: JobState, node: NodeInfo | None, trainer: Trainer | None, cause: Cause) -> None:
+    def __init__(
+        self, state: JobState, node: NodeInfo | None, trainer: Trainer | None, cause: ScaleCause
+    ) -> None:
         self.state = state  # whose it is
         self.node = node  # where it is or is to go; None for a node that takes no pods any more, or none yet
         self.trainer = trainer  # the live pod
@@ -125,11 +127,11 @@ class JobState:
 
     def __init__(self, job: Job, now_ms: int) -> None:
         self.job = job
-        self.amounts: Shape = shape(job.trainer)  # what one trainer requests
+        self.amounts: Sparse = sparse(job.trainer)  # what one trainer requests
         self.slots: list[TrainerSlot] = []  # its trainers, live and planned
         self.bound = 0  # how many of them are bound to a node
         self.unbound: list[Trainer] = []  # live trainers for which neither node nor plan has a place
-        self.gone: list[tuple[TrainerSlot, Cause, str]] = []  # bound ones taken: the cause, and for whom
+        self.gone: list[tuple[TrainerSlot, ScaleCause, str]] = []  # bound ones taken: the cause, and for whom
         self.is_admitted = job.state != "waiting"  # whether it has pods
         self.share = 0  # how well off it is
         self.surplus = 0  # how many trainers it can lose without falling below its minimum
@@ -138,7 +140,7 @@ class JobState:
         self.is_withdrawn = False  # whether trainers were withdrawn because they found no node
         self.is_held_off = job.state == "waiting" and job.not_before_ms > now_ms  # too early to admit it
         self.bars = frozenset(node for node, until in job.barred.items() if until > now_ms)
-        self.notes: list[tuple[Cause, str]] = []  # what else is to be told about it
+        self.notes: list[tuple[ScaleCause, str]] = []  # what else is to be told about it
 
     @property
     def count(self) -> int:
@@ -275,7 +277,7 @@ class ClusterState:
         self.whole = [max([1, *(node.allocatable[resource] for node in self.nodes)]) for resource in size]
         # the requests that may come for free room, without those that are larger than another one
         asked = {state.amounts for state in self.states.values()}
-        asked |= {shape(demand.request) for demand in snapshot.demands}
+        asked |= {sparse(demand.request) for demand in snapshot.demands}
         kinds = sorted(asked, key=lambda kind: (len(kind), kind))
         self.shapes = [a for a in kinds if not any(is_within(b, a) for b in kinds if b != a)]
         self._undo: list[Callable[[], None]] = []
@@ -299,7 +301,7 @@ class ClusterState:
                     self._add(TrainerSlot(state, self.by_name.get(trainer.node), trainer, "steady"))
             self._update(state)
 
-    def _shift(self, node: NodeInfo, amounts: Shape, sign: int, *rooms: list[int]) -> None:
+    def _shift(self, node: NodeInfo, amounts: Sparse, sign: int, *rooms: list[int]) -> None:
         """Add to rooms of a node (1), or take from them (-1)."""
         for room in rooms:
             for resource, amount in amounts:
@@ -341,13 +343,13 @@ class ClusterState:
     def _reserve(self, number: int, row: Reserved) -> None:
         self.reservations[number] = row
         node = row[0]
-        self._shift(node, shape(row[1]), -1, node.now, node.later, node.lifted)
+        self._shift(node, sparse(row[1]), -1, node.now, node.later, node.lifted)
 
     def _unreserve(self, number: int) -> None:
         node, request, _, _ = self.reservations.pop(number)
-        self._shift(node, shape(request), 1, node.now, node.later, node.lifted)
+        self._shift(node, sparse(request), 1, node.now, node.later, node.lifted)
 
-    def add(self, state: JobState, node: NodeInfo, cause: Cause) -> None:
+    def add(self, state: JobState, node: NodeInfo, cause: ScaleCause) -> None:
         """Give a job a trainer at a node: one that waits for a node if there is any, else a new one."""
         trainer = state.unbound.pop(0) if state.unbound else None
         slot = TrainerSlot(state, node, trainer, cause)
@@ -384,7 +386,7 @@ class ClusterState:
             self._shift(node, state.amounts, 1, *([] if is_going else [node.now]), node.later)
         self._update(state)
 
-    def evict(self, slot: TrainerSlot, cause: Cause, whom: str = "") -> None:
+    def evict(self, slot: TrainerSlot, cause: ScaleCause, whom: str = "") -> None:
         """Take a trainer from a job, in favour of `whom`; one without a node may get another place."""
         state, trainer = slot.state, slot.trainer
         self._remove(slot, is_going=slot.is_bound)
@@ -402,13 +404,13 @@ class ClusterState:
 
         self._note(undo)
 
-    def suspend(self, state: JobState, cause: Cause, text: str) -> None:
+    def suspend(self, state: JobState, cause: ScaleCause, text: str) -> None:
         """Take a job off whole: trainers, masters and parameter servers."""
         for slot in sorted(state.slots, key=lambda slot: slot.eviction_order):
             self.evict(slot, "suspended")
         for held in sorted(state.job.held, key=lambda room: (room.node, room.request)):
             if (node := self.by_name.get(held.node)) is not None:
-                rooms, amounts = (node.later, node.lifted), shape(held.request)
+                rooms, amounts = (node.later, node.lifted), sparse(held.request)
                 self._shift(node, amounts, 1, *rooms)
                 self._note(partial(self._shift, node, amounts, -1, *rooms))
         for number, row in list(self.reservations.items()):
@@ -430,14 +432,14 @@ class ClusterState:
 
     # --- questions ---
 
-    def left_over(self, node: NodeInfo, amounts: Shape) -> int:
+    def left_over(self, node: NodeInfo, amounts: Sparse) -> int:
         """Give what a node has left of the things asked for, after the pod, in shares of the largest node."""
         later, whole, left = node.later, self.whole, 0
         for resource, amount in amounts:
             left += (later[resource] - amount) * WHOLE // whole[resource]
         return left
 
-    def spared(self, node: NodeInfo, amounts: Shape) -> int:
+    def spared(self, node: NodeInfo, amounts: Sparse) -> int:
         """Give the share of devices that such a pod leaves idle: it is to fill GPU nodes or leave them."""
         asked, spared = dict(amounts) if node.devices else {}, 0
         for resource, count in node.devices:
@@ -499,7 +501,7 @@ def members(state: JobState, whole: list[int]) -> list[ResourceNeed]:
     """Give the masters and parameter servers of a job that waits, the largest first."""
     if state.is_admitted:
         return []
-    roles = sorted(state.job.gang, key=lambda role: (-dominant(shape(role.request), whole), role.name))
+    roles = sorted(state.job.gang, key=lambda role: (-dominant(sparse(role.request), whole), role.name))
     return [ResourceNeed(role.name, role.request, role.count) for role in roles if role.count]
 
 
@@ -517,11 +519,11 @@ def total_need(lacked: Iterable[ResourceNeed], size: int) -> Vector:
 def useful_nodes(cluster: ClusterState, state: JobState) -> frozenset[str]:
     """Give the nodes that could take any pod of a job's gang, none if even all of them empty are too few."""
     lacked, size = needs(state, cluster.whole), len(cluster.snapshot.resources)
-    shapes = [shape(need.request) for need in lacked]
+    shapes = [sparse(need.request) for need in lacked]
     sizes = Counter([node.allocatable for node in cluster.nodes_of(state.job.nodes, state.bars)])
     sizes = Counter({room: n for room, n in sizes.items() if any(fits(room, request) for request in shapes)})
     whole = total([tuple(amount * number for amount in room) for room, number in sizes.items()], size)
-    could_run = fits(whole, shape(total_need(lacked, size))) and all(
+    could_run = fits(whole, sparse(total_need(lacked, size))) and all(
         any(fits(room, request) for room in sizes) for request in shapes
     )
     nodes = cluster.nodes_of(state.job.nodes, state.bars) if could_run else []

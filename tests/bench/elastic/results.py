@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mlstack.simulator import report
-from mlstack.simulator.experiments import Figures, Row, compare_runs, figures
+from mlstack.simulator.experiments import Figures, GoalResult, compare_runs, figures
 from mlstack.simulator.run import SimulationOutcome
 
 
@@ -30,7 +30,7 @@ def write_figures(base: Path, outcome: SimulationOutcome, circumstances: Mapping
     )
 
 
-def judged(folder: Path, case: str, *, kept: str = "") -> tuple[Row, ...]:
+def judged(folder: Path, case: str, *, kept: str = "") -> tuple[GoalResult, ...]:
     """Judge all runs of a case that a folder has, in files called `kept`, or as the case, and a number."""
     return compare_runs(case, kept_figures(folder, kept or case))
 

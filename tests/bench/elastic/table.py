@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
-from mlstack.simulator.experiments import Row
+from mlstack.simulator.experiments import GoalResult
 from tests.bench.elastic.results import judged, kept_figures
 
 MEASURED = Path(__file__).parent / "measured"
@@ -47,7 +47,7 @@ def _slow(case: str) -> str:
     return f"{case}-slow-simulated"
 
 
-def _rows(folder: Path, case: str, kept: str) -> dict[str, Row]:
+def _rows(folder: Path, case: str, kept: str) -> dict[str, GoalResult]:
     """Give the rows of one kind of run by name, those of the goals and what EDL published beside them."""
     figures = kept_figures(folder, kept)
     if not figures:
@@ -56,11 +56,11 @@ def _rows(folder: Path, case: str, kept: str) -> dict[str, Row]:
     if case == "case1":
         values = tuple(run.values["utilisation of samples"] for run in figures)
         name = next(name for name in EDL if name.startswith("utilisation as EDL published"))
-        rows[name] = Row(name=name, value=fmean(values), goal="-", is_met=True, per_seed=values)
+        rows[name] = GoalResult(name=name, value=fmean(values), goal="-", is_met=True, per_seed=values)
     return rows
 
 
-def _value(row: Row) -> str:
+def _value(row: GoalResult) -> str:
     return f"{row.value:.3g}" + ("" if row.is_met else ", missed")
 
 

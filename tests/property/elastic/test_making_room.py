@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.elastic.policy.placement import SurplusUpTo, clear, slot_loss
-from mlstack.elastic.policy.state import ClusterState, Fulfilment, Shape, dominant, fits, shape, total
+from mlstack.elastic.policy.state import ClusterState, Fulfilment, Sparse, dominant, fits, sparse, total
 from mlstack.elastic.snapshot import Job, Node, Snapshot, Trainer
 from tests.property.elastic.moments import MANY
 
 WHOLE = [8, 8]
 
-requests = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(shape)
+requests = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sparse)
 rooms = st.tuples(st.integers(-1, 8), st.integers(-1, 8)).map(list)
 
 
@@ -47,7 +47,7 @@ def test_those_that_go_make_room_enough_and_none_goes_in_vain(
     snapshot: Snapshot, request: tuple[int, int]
 ) -> None:
     cluster = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
-    (node,), amounts = cluster.nodes, shape(request)
+    (node,), amounts = cluster.nodes, sparse(request)
 
     found = clear(cluster, node, amounts, SurplusUpTo(1))
 
@@ -59,7 +59,7 @@ def test_those_that_go_make_room_enough_and_none_goes_in_vain(
 
 @given(requests.filter(bool), requests.filter(bool), requests.filter(bool), rooms)
 def test_a_server_costs_what_the_best_use_of_the_room_loses(
-    trainer: Shape, companion: Shape, server: Shape, room: list[int]
+    trainer: Sparse, companion: Sparse, server: Sparse, room: list[int]
 ) -> None:
     rest = list(room)
     for each, amount in server:
@@ -70,13 +70,13 @@ def test_a_server_costs_what_the_best_use_of_the_room_loses(
     assert loss == best_use(room, trainer, companion) - best_use(rest, trainer, companion)
 
 
-def best_use(room: list[int], trainer: Shape, companion: Shape) -> int:
+def best_use(room: list[int], trainer: Sparse, companion: Sparse) -> int:
     """Try all numbers of trainers and companions; give the most they are worth, a trainer being 1000."""
     worth = dominant(companion, WHOLE) * 1000 // dominant(trainer, WHOLE)
     one, other = dict(trainer), dict(companion)
     best = 0
     for trainers, companions in product(range(9), repeat=2):
         taken = [trainers * one.get(each, 0) + companions * other.get(each, 0) for each in range(len(room))]
-        if fits(room, shape(tuple(taken))):
+        if fits(room, sparse(tuple(taken))):
             best = max(best, trainers * 1000 + companions * worth)
     return best

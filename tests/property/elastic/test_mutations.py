@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlstack.elastic.policy import sharing
 from mlstack.elastic.policy.plan import plan
-from mlstack.elastic.policy.state import ClusterState, JobState, NodeInfo, Shape, TrainerSlot
+from mlstack.elastic.policy.state import ClusterState, JobState, NodeInfo, Sparse, TrainerSlot
 from mlstack.elastic.snapshot import PolicyConfig, Snapshot
 from tests.property.elastic.moments import MANY, moment, moments
 from tests.property.elastic.test_fair import FREELY, rest
@@ -79,7 +79,7 @@ def test_room_that_grows_with_every_trainer_breaks_the_law_of_room(monkeypatch: 
     """B1: the dry run adds a trainer's request to what is free instead of taking it away."""
     shift = ClusterState._shift
 
-    def wrongly(self: ClusterState, node: NodeInfo, amounts: Shape, sign: int, *rooms: list[int]) -> None:
+    def wrongly(self: ClusterState, node: NodeInfo, amounts: Sparse, sign: int, *rooms: list[int]) -> None:
         shift(self, node, amounts, -sign, *rooms)
 
     def add(self: ClusterState, state: JobState, node: NodeInfo, cause: str) -> None:

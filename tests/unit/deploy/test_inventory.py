@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import inventory
-from mlstack.deploy.changes import Action, Change
+from mlstack.deploy.changes import Change, ChangeAction
 from mlstack.deploy.inventory import ID_LABEL, Inventory, Member, owned_hash, payload_hash
 from mlstack.errors import ClusterError, ConflictError
 from mlstack.kube.client import ObjectRef
@@ -120,7 +120,7 @@ def test_the_hash_of_our_fields_ignores_others_and_time() -> None:
 KNOWN = member("a", "old", uid="1", payload_hash="p", owned_hash="o")
 
 
-def change(name: str, action: Action = "create", *, component: str = "web", **facts: Any) -> Change:
+def change(name: str, action: ChangeAction = "create", *, component: str = "web", **facts: Any) -> Change:
     data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "ml"}}
     desired = None if action in ("delete", "kept") else KubeObject(data=data, component=component)
     facts = {"writes": action not in ("unchanged", "kept", "missing"), "desired": desired, **facts}

@@ -19,7 +19,7 @@ from mlstack.kube.parallel import WORKERS
 from mlstack.objects import order
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.order import Barrier as Gate
-from mlstack.objects.order import Node
+from mlstack.objects.order import GraphNode
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, VirtualClock, config_map, deployment
@@ -37,24 +37,24 @@ class Plain:
 
     binding = frozenset({"user", "needs"})
 
-    def __init__(self, work: Callable[[Node], None]) -> None:
+    def __init__(self, work: Callable[[GraphNode], None]) -> None:
         self._work = work
 
-    def is_idle(self, node: Node) -> bool:
+    def is_idle(self, node: GraphNode) -> bool:
         return isinstance(node, Gate)
 
-    def steps(self, node: Node) -> Steps:
+    def steps(self, node: GraphNode) -> Steps:
         self._work(node)
         yield from ()
 
-    def skip(self, node: Node, why: str) -> None:
+    def skip(self, node: GraphNode, why: str) -> None:
         pass
 
-    def because(self, node: Node, end: str, after: Node) -> str:
+    def because(self, node: GraphNode, end: str, after: GraphNode) -> str:
         return end
 
 
-def schedule(count: int, work: Callable[[Node], None], stopped: Event | None = None) -> Schedule:
+def schedule(count: int, work: Callable[[GraphNode], None], stopped: Event | None = None) -> Schedule:
     watcher = DeletionWatcher(
         MemoryCluster(load_schemas("1.36")), clock=VirtualClock(), on_event=silent, timeout_s=None
     )
@@ -67,9 +67,9 @@ def schedule(count: int, work: Callable[[Node], None], stopped: Event | None = N
     ids=["server", "lock", "credentials"],
 )
 def test_what_ends_everything_is_raised_and_nothing_more_begun(error: MlstackError) -> None:
-    begun: list[Node] = []
+    begun: list[GraphNode] = []
 
-    def work(node: Node) -> None:
+    def work(node: GraphNode) -> None:
         begun.append(node)
         raise error
 
@@ -81,7 +81,7 @@ def test_what_ends_everything_is_raised_and_nothing_more_begun(error: MlstackErr
 
 
 def test_other_errors_are_collected() -> None:
-    def work(node: Node) -> None:
+    def work(node: GraphNode) -> None:
         raise ForbiddenError(str(node), why="quota")
 
     one = schedule(50, work)
@@ -105,7 +105,7 @@ def test_what_was_just_handed_over_when_a_person_interrupts_is_waited_for(
         assert begun.wait(10)
         raise KeyboardInterrupt
 
-    def work(node: Node) -> None:
+    def work(node: GraphNode) -> None:
         begun.set()
         assert stopped.wait(10)
         done.set()
@@ -117,7 +117,7 @@ def test_what_was_just_handed_over_when_a_person_interrupts_is_waited_for(
 
 
 def test_a_fault_of_ours_is_not_swallowed() -> None:
-    def work(node: Node) -> None:
+    def work(node: GraphNode) -> None:
         raise KeyError("a bug")
 
     with pytest.raises(KeyError, match="a bug"):

@@ -10,7 +10,7 @@ import pytest
 from mlstack.errors import ConfigError
 from mlstack.objects import order
 from mlstack.objects.kube_object import Identity, KubeObject
-from mlstack.objects.order import DEPENDS_ON, Barrier, Graph, Node
+from mlstack.objects.order import DEPENDS_ON, Barrier, Graph, GraphNode
 
 KINDS = [
     ("", "Namespace"),
@@ -81,7 +81,7 @@ def webhook(service: str = "hook", *, policy: str = "Fail", resources: str = "la
 def comes_before(graph: Graph, one: KubeObject, other: KubeObject) -> set[str]:
     """Give the bonds along which something is reached from what comes after it, gates passed through."""
     found: set[str] = set()
-    rest: list[tuple[Node, frozenset[str]]] = [(other.identity, frozenset())]
+    rest: list[tuple[GraphNode, frozenset[str]]] = [(other.identity, frozenset())]
     while rest:
         node, bonds = rest.pop()
         for before, bond in graph.before[node].items():

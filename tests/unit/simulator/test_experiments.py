@@ -17,8 +17,8 @@ from mlstack.simulator.experiments import (
     LOADS,
     SLOTS,
     Figures,
+    GoalResult,
     JctOutcome,
-    Row,
     SeedTrial,
     TraceJob,
     compare,
@@ -36,7 +36,7 @@ from mlstack.simulator.run import simulate
 from mlstack.simulator.scenario import NodeGroup, ScenarioEvent, published, with_preemption
 
 
-def missed(rows: tuple[Row, ...]) -> list[str]:
+def missed(rows: tuple[GoalResult, ...]) -> list[str]:
     return [f"{row.name}: {row.value:.4g}, not {row.goal}" for row in rows if not row.is_met]
 
 
