@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlstack import programs
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import RegistryError
 
 CPU_S = 30
@@ -32,8 +32,7 @@ MEMORY_BYTES = 2 << 30
 OUTPUT_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class Evaluation(Record):
     """One evaluation."""
 
     file: str  # what imports are relative to, and what messages call the text
@@ -46,8 +45,7 @@ class Evaluation:
     ext_codes: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Record):
     """What an evaluation gave: a value, or an error with its place."""
 
     value: Any = None

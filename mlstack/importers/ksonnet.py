@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from mlstack.app.document import decode
 from mlstack.app.files import read_file
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError
 from mlstack.importers.jsonnet import Evaluation, Outcome, evaluate
 from mlstack.importers.plan import Data, ImportFailure, identity_of, mapping
@@ -28,8 +28,7 @@ FORMATS = ("0.0.1", "0.1.0", "0.2.0", "0.3.0")
 APP_KIND = "ksonnet.io/app"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Library:
+class Library(Record):
     """A package of ksonnet that an app or environment has installed."""
 
     registry: str
@@ -60,8 +59,7 @@ class KsEnvironment:
         return tuple(sorted({target.strip("/").replace("/", ".") for target in self.targets} or {""}))
 
 
-@dataclass(frozen=True, kw_only=True)
-class KsComponent:
+class KsComponent(Record):
     """A file below components/ that ks deploys."""
 
     module: str  # dotted, empty for the root
@@ -74,8 +72,7 @@ class KsComponent:
         return f"{self.module}.{self.name}" if self.module else self.name
 
 
-@dataclass(frozen=True, kw_only=True)
-class KsApp:
+class KsApp(Record):
     """An app of ksonnet."""
 
     root: Path
@@ -232,8 +229,7 @@ def _maps(values: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
 # different: each component is evaluated by itself, so that a broken one hides no other.
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComposeOptions:
+class ComposeOptions(Record):
     """What a person adds to an evaluation."""
 
     ext_vars: Mapping[str, str] = field(default_factory=dict)
@@ -251,8 +247,7 @@ class MissingImports(NamedTuple):
     ksonnet_lib: bool  # more of it than our stub has
 
 
-@dataclass(frozen=True, kw_only=True)
-class Composition:
+class Composition(Record):
     """The objects of an app of ksonnet: those that `ks show` gives, without its label."""
 
     # component -> environment -> objects

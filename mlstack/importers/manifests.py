@@ -21,7 +21,7 @@ from mlstack.app.document import decode
 from mlstack.app.environment import Environment
 from mlstack.app.files import read_file, read_folder
 from mlstack.app.prototype import Chart
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ClusterError, ConfigError, NotFoundError, RegistryError, UsageError
 from mlstack.importers.convert import cleaned, document_texts
 from mlstack.importers.plan import Data, PlannedComponent, component_name, identity_of, told_of
@@ -45,8 +45,7 @@ STDIN = "-"
 # --- sources ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceFile:
+class SourceFile(Record):
     """A file to import: what messages call it, its path below what was named, and its text."""
 
     name: str
@@ -276,8 +275,7 @@ def _objects(documents: Iterable[read.Document]) -> list[Data]:
 # --- releases in a cluster: the record that helm keeps in a Secret ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class LiveRelease:
+class LiveRelease(Record):
     """A release as helm applied it last."""
 
     name: str
@@ -358,8 +356,7 @@ def _decoded(record: Data, name: str) -> dict[str, Any]:
 _COLLECTIONS = ("overlays", "environments", "envs")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Overlay:
+class Overlay(Record):
     """One kustomization that stands for an environment, and what it builds."""
 
     environment: str

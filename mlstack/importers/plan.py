@@ -9,7 +9,7 @@ from typing import Any
 
 from mlstack.app import layout
 from mlstack.app.environment import Environment
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ConfigError
 from mlstack.names import MAX_NAME
 from mlstack.objects import masking
@@ -21,8 +21,7 @@ Data = Mapping[str, Any]
 """An object of Kubernetes as plain data."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedComponent:
+class PlannedComponent(Record):
     """A component that is a plain manifest."""
 
     name: str  # with its module in front
@@ -42,8 +41,7 @@ class PlannedComponent:
         return tuple(dict.fromkeys(str(data.get("kind")) for data in self.objects))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportFailure:
+class ImportFailure(Record):
     """A component that could not be imported for an environment."""
 
     component: str
@@ -52,8 +50,7 @@ class ImportFailure:
     where: str = ""  # file:line below the app of ksonnet
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedPackage:
+class PlannedPackage(Record):
     """A package of the app's own, in a registry that is a folder of the app."""
 
     name: str
@@ -61,8 +58,7 @@ class PlannedPackage:
     files: Mapping[str, str]  # by path in the package's folder
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportPlan:
+class ImportPlan(Record):
     """Components, patches and environments that an import adds to an app."""
 
     components: tuple[PlannedComponent, ...]
@@ -117,8 +113,7 @@ Objects = Mapping[str, Mapping[str, Sequence[Data]]]
 _FIRST_KEYS = ("apiVersion", "kind", "metadata")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Group:
+class _Group(Record):
     """Objects of a component that the same environments have."""
 
     component: str

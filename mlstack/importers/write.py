@@ -17,7 +17,7 @@ from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.environment import Environment
 from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
 from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.errors import UsageError
 from mlstack.importers.plan import (
     Data,
@@ -44,8 +44,7 @@ from mlstack.render.patches import differing
 from mlstack.yaml import write
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportedRow:
+class ImportedRow(Record):
     """One component that was made."""
 
     name: str
@@ -55,8 +54,7 @@ class ImportedRow:
     replaced: bool = False  # there was one of that name before
 
 
-@dataclass(frozen=True, kw_only=True)
-class Imported:
+class Imported(Record):
     """What an import added to an app, and whether the objects stayed equal."""
 
     components: tuple[ImportedRow, ...]
@@ -244,8 +242,7 @@ _OUR_LABELS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProofDifference:
+class ProofDifference(Record):
     """One place where the objects before and after an import differ."""
 
     environment: str
@@ -256,8 +253,7 @@ class ProofDifference:
     note: str = ""  # what kind of difference it is, where that is known
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentProof:
+class EnvironmentProof(Record):
     """How the objects of one environment compare."""
 
     environment: str

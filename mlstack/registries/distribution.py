@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack import clock, programs
 from mlstack.addresses import address, joined, quote
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.disk_cache import from_json
 from mlstack.errors import RegistryError, YamlError
 from mlstack.objects import masking
@@ -371,8 +371,7 @@ def _check(name: str, reference: str) -> None:
 _HELPER_TIMEOUT_S = 30.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Credentials:
+class Credentials(Record):
     """A name and a password; or a token that is exchanged for others."""
 
     user: str = ""

@@ -33,7 +33,7 @@ from mlstack import disk_cache, programs
 from mlstack.app.app import RegistryRef
 from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, Files, check_name
 from mlstack.app.versions import RegistryIndex
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.disk_cache import Cache
 from mlstack.errors import RegistryError
 from mlstack.objects import masking
@@ -58,8 +58,7 @@ _SETTINGS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class GitAddress:
+class GitAddress(Record):
     """An address taken apart."""
 
     url: str

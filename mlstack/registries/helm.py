@@ -28,7 +28,7 @@ from mlstack.app.files import CHART_FILE, Files, is_chart, read_file
 from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Chart
 from mlstack.app.versions import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import NotFoundError, RegistryError, UsageError, YamlError
 from mlstack.names import best_first, names_a_package
 from mlstack.registries.distribution import DIGEST, chart_login, chart_repositories, chart_web
@@ -113,8 +113,7 @@ def unpack_chart(data: bytes, named: str) -> Files:
     return inside
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChartSource:
+class ChartSource(Record):
     """Which chart is meant."""
 
     place: str  # a folder, an archive, `oci://…`, an address, or a name in `repository`

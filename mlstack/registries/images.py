@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.disk_cache import from_json
 from mlstack.errors import ForbiddenError, MlstackError, NotFoundError, RegistryError
 from mlstack.kube import parallel
@@ -43,8 +43,7 @@ _BESIDE = (".sig", ".att", "")
 """What follows the tag of what is attached to an image: cosign's signatures and attestations, referrers."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageName:
+class ImageName(Record):
     """The name of an image, read as Kubernetes reads it."""
 
     host: str  # of the registry: `docker.io` where the image names none
@@ -96,8 +95,7 @@ def copy_place(address: str) -> str:
     return place
 
 
-@dataclass(frozen=True, kw_only=True)
-class Copied:
+class Copied(Record):
     """What became of an image that was to be copied."""
 
     target: str  # its name there, with its digest; empty if it lies below that place itself
@@ -328,8 +326,7 @@ _UNREAD = " may not be read"
 _OF_THE_MOMENT = "node.kubernetes.io/"  # not ready, cordoned: it may take pods soon
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageFault:
+class ImageFault(Record):
     """An image that nodes may not get."""
 
     image: str  # as it is written

@@ -21,7 +21,7 @@ from mlstack.app.package import FetchedPackage, Vendor
 from mlstack.app.prototype import Package, Prototype
 from mlstack.app.reader import as_overridden
 from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, Lock, LockedPackage, newest
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import fits, not_found
 from mlstack.programs import ProgramError
@@ -35,8 +35,7 @@ Entered = Mapping[str, tuple[PackageRef, ...]]
 _MOST_ROUNDS = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Installation:
+class Installation(Record):
     """What is written, or to be: the lock, and packages that `vendor/` lacks."""
 
     before: Lock

@@ -28,7 +28,7 @@ from mlstack.app.chart import pack, unpack
 from mlstack.app.files import Files
 from mlstack.app.package import PackageFolder, digest
 from mlstack.app.versions import IndexPackage, RegistryIndex, joined
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.errors import MlstackError, RegistryError
 from mlstack.names import best_first, names_a_package
 from mlstack.registries.distribution import (
@@ -168,8 +168,7 @@ class Published:
     is_new: bool  # it was not there in just this form
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repository:
+class Repository(Record):
     """Where packages lie: a host, and the path that stands before their names."""
 
     host: str

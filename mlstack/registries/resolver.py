@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from mlstack.app.app import PackageRef, RegistryRef
 from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
 from mlstack.app.versions import IndexVersion, LockedPackage, LockedRegistry
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import best_first, check_mlstack, fits, is_range, not_found
 from mlstack.registries.registry import Registry, is_local, open_registry, same_address
@@ -296,8 +296,7 @@ APP = "*"
 """The scope of all environments that have no requirements of their own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Requirements:
+class Requirements(Record):
     """What files of an app ask for."""
 
     app: tuple[PackageRef, ...]
@@ -314,8 +313,7 @@ class Requirements:
         return usual | {ref.full_name: ref for ref in self.environments.get(environment, ())}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
+class Choice(Record):
     """A version of a package that was chosen."""
 
     package: str

@@ -16,7 +16,7 @@ from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import Resolved, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, RegistryError, TemplateError, TemplateRefusedError, YamlError
 from mlstack.objects import masking
@@ -41,8 +41,7 @@ PlaceOf = Callable[[int], TemplatePlace | None]
 """Gives the place in the files that a line of a text stands at."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rendered:
+class Rendered(Record):
     """What one component gives, before marks and order."""
 
     component: str  # full name

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from mlstack import programs
 from mlstack.app.document import join_path
 from mlstack.app.prototype import Chart
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, MlstackError, RegistryError, TemplateError, TemplateRefusedError
 from mlstack.names import listed
 from mlstack.objects.order import HOOK, HOOK_DELETE_POLICY, hook_phase
@@ -42,8 +42,7 @@ _INCLUDED, _SHOWN_INCLUDES = ": error calling include: ", 3
 _LOOKUP = re.compile(r"\{\{[^}]*\blookup\s")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Release:
+class Release(Record):
     """What a chart is rendered for."""
 
     name: str
@@ -53,8 +52,7 @@ class Release:
     api_versions: Sequence[str] = ()  # what the cluster serves besides Kubernetes itself, if that is known
 
 
-@dataclass(frozen=True, kw_only=True)
-class Templated:
+class Templated(Record):
     """One document, and the template that it came from, by its path in the chart."""
 
     template: str

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from mlstack.app.document import kind_of
 from mlstack.app.params import merge
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import Schemas, group_of, items_of, list_type_of, same
@@ -28,8 +28,7 @@ _DIRECTIVE, _RETAIN = "$patch", "$retainKeys"
 _FROM_LIST, _ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Patch:
+class Patch(Record):
     """A change of the objects that a target names, and the place it was written at."""
 
     target: Mapping[str, Any]  # kind, and apiVersion, name and namespace where they are given

@@ -14,7 +14,7 @@ from mlstack.app.overrides import Overrides
 from mlstack.app.params import Setting, at, inner_param
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import AppReader
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.disk_cache import ByteStore
 from mlstack.errors import ConfigError, NotFoundError, RegistryError
 from mlstack.objects.kube_object import KubeObject
@@ -27,8 +27,7 @@ Path = KeyPath
 NO_FIELD = "it changes no field with the other parameters as they are"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reach:
+class Reach(Record):
     """A field of a rendered object that a parameter decides."""
 
     object: str  # as people name it

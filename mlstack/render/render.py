@@ -16,7 +16,7 @@ from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import Resolved
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import AppReader
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, MlstackError, NotFoundError
 from mlstack.names import check_namespace
@@ -250,8 +250,7 @@ _SECRET_WORK = 2**12  # scrypt's cost: 10 ms for each guess
 _SECRET_BYTES = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metadata:
+class Metadata(Record):
     """What is added to every object, and to the template of every pod."""
 
     labels: Mapping[str, str] = field(default_factory=dict)

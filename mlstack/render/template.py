@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from mlstack import __version__, disk_cache
 from mlstack.app.prototype import Prototype
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import TemplateError
 
@@ -507,8 +507,7 @@ class Pack(ByteStore):
         return entries if isinstance(entries, dict) else {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Render:
+class Render(Record):
     """What the templates of one component gave.
 
     Attributes:
