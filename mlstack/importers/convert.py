@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -58,11 +59,7 @@ def is_served(data: Data) -> bool:
 
 def told_unserved(objects: Iterable[Data], *, has_converted: bool) -> list[str]:
     """Name the versions that no server serves, with what to do; each once."""
-    counts: dict[str, int] = {}
-    for data in objects:
-        if not is_served(data):
-            name = f"{data['apiVersion']} {data['kind']}"
-            counts[name] = counts.get(name, 0) + 1
+    counts = Counter(f"{data['apiVersion']} {data['kind']}" for data in objects if not is_served(data))
     advice = "nothing takes its place: remove it" if has_converted else "--convert rewrites what can be"
     return [f"no server serves {name} any more ({count}): {advice}" for name, count in sorted(counts.items())]
 

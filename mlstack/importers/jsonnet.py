@@ -56,13 +56,6 @@ class Outcome(Record):
     missing: tuple[str, ...] = ()  # imports that led nowhere
 
 
-def check_evaluator() -> None:
-    """Raise when there is nothing that evaluates Jsonnet."""
-    if not any(map(find_spec, ("_gojsonnet", "_jsonnet"))):
-        message = "to import an app of ksonnet an evaluator of Jsonnet is needed, and none is installed"
-        raise RegistryError(message, hint="pip install 'mlstack[ksonnet]', or jsonnet")
-
-
 def evaluate(
     jobs: Sequence[Evaluation], *, cpu_s: int = CPU_S, memory_bytes: int = MEMORY_BYTES
 ) -> list[Outcome]:
@@ -73,7 +66,9 @@ def evaluate(
     """
     if not jobs:
         return []
-    check_evaluator()
+    if not any(map(find_spec, ("_gojsonnet", "_jsonnet"))):
+        message = "to import an app of ksonnet an evaluator of Jsonnet is needed, and none is installed"
+        raise RegistryError(message, hint="pip install 'mlstack[ksonnet]', or jsonnet")
     limits = {"cpu_s": cpu_s, "memory_bytes": memory_bytes, "output_bytes": OUTPUT_BYTES}
     request = json.dumps({"jobs": [asdict(job) for job in jobs], **limits}).encode()
     command = [sys.executable, "-P", "-m", "mlstack.importers.jsonnet"]

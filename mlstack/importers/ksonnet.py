@@ -279,7 +279,10 @@ def compose(app: KsApp, options: ComposeOptions) -> Composition:
         ConfigError: a file cannot be read.
     """
     composer = _Composer(app, options)
-    params, objects = composer.composed()
+    parts = [_Part(environment, module) for environment in app.environments for module in environment.modules]
+    raw = composer.module_params(parts)
+    params = composer.environment_params(raw)
+    objects = composer.objects(raw, params)
     values: dict[str, dict[str, Mapping[str, Any]]] = {}
     for part, components in params.items():
         own = values.setdefault(part.environment.name, {})
@@ -301,16 +304,9 @@ class _Composer:
         self.failures: list[ImportFailure] = []
         self.lacking: list[MissingImports] = []
 
-    def composed(self) -> tuple[dict[_Part, dict[str, Any]], dict[str, dict[str, tuple[Data, ...]]]]:
-        """Give the parameters of each module in each environment, and the objects of the components."""
-        parts = [_Part(env, module) for env in self._app.environments for module in env.modules]
-        raw = self._module_params(parts)
-        params = self._environment_params(raw)
-        return params, self._objects(raw, params)
-
     # --- parameters ---
 
-    def _module_params(self, parts: Sequence[_Part]) -> dict[_Part, Mapping[str, Any]]:
+    def module_params(self, parts: Sequence[_Part]) -> dict[_Part, Mapping[str, Any]]:
         """Give what `params.libsonnet` of each module says: `components`, and `global` over them."""
         jobs: dict[_Part, Evaluation] = {}
         for part in parts:
@@ -319,7 +315,7 @@ class _Composer:
             jobs[part] = self._job(part, file, text, {})
         return dict(self._maps(jobs))
 
-    def _environment_params(self, raw: Mapping[_Part, Mapping[str, Any]]) -> dict[_Part, dict[str, Any]]:
+    def environment_params(self, raw: Mapping[_Part, Mapping[str, Any]]) -> dict[_Part, dict[str, Any]]:
         """Give the parameters of the components of each module in each environment, by their own names."""
         values: dict[_Part, dict[str, Any]] = {}
         jobs: dict[_Part, Evaluation] = {}
@@ -357,9 +353,10 @@ class _Composer:
 
     # --- objects ---
 
-    def _objects(
+    def objects(
         self, raw: Mapping[_Part, Mapping[str, Any]], params: Mapping[_Part, Mapping[str, Any]]
     ) -> dict[str, dict[str, tuple[Data, ...]]]:
+        """Give the objects of the components in each environment, as `main.jsonnet` there composes them."""
         jobs: list[_Job] = []
         for part, values in params.items():
             file = self._folder(part.environment) / "main.jsonnet"

@@ -75,7 +75,7 @@ def summary(proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailure
     """Say in a line how many objects are equal, and what was left out."""
     left_out = len({failure.component for failure in failures})
     rest = f"; {left_out} component{'s'[: left_out != 1]} could not be imported" if left_out else ""
-    return f"{counted(proofs)}{rest}"
+    return f"{sum(p.equal for p in proofs)} of {sum(p.objects for p in proofs)} objects equal{rest}"
 
 
 def prove(
@@ -336,8 +336,3 @@ def _differences(environment: str, name: str, before: Any, after: Any) -> Iterat
             after=None if new is MISSING else new,
             note="text of one string differs" if is_text else "",
         )
-
-
-def counted(proofs: Sequence[EnvironmentProof]) -> str:
-    """Write how many objects are equal: `207 of 207 objects equal`."""
-    return f"{sum(p.equal for p in proofs)} of {sum(p.objects for p in proofs)} objects equal"

@@ -116,25 +116,20 @@ def list_components(
                 brought = _kinds(app, component, place, store)
             except MlstackError as error:
                 notes.append(error.message)
-        rows.append(_component_row(app, component, brought))
+        prototype = app.prototype_of(component) if isinstance(component, Component) else None
+        other_type = "kustomize" if isinstance(component, Kustomization) else "manifest"
+        rows.append(
+            row(
+                ComponentRow,
+                component,
+                name=component.full_name,
+                type="prototype" if prototype else other_type,
+                prototype=prototype and prototype.name,
+                package=prototype and prototype.package_version,
+                kinds=brought,
+            )
+        )
     return ComponentList(components=tuple(rows), notes=tuple(notes))
-
-
-def _component_row(app: AppDir, component: Component | Manifest, kinds: tuple[str, ...]) -> ComponentRow:
-    prototype = app.prototype_of(component) if isinstance(component, Component) else None
-    return row(
-        ComponentRow,
-        component,
-        name=component.full_name,
-        type="prototype"
-        if prototype
-        else "kustomize"
-        if isinstance(component, Kustomization)
-        else "manifest",
-        prototype=prototype and prototype.name,
-        package=prototype and prototype.package_version,
-        kinds=kinds,
-    )
 
 
 def _kinds(

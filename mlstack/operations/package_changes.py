@@ -155,7 +155,12 @@ def update_packages(
     names = [ref.full_name for ref in refs] or installed
     entered = {environment or APP: tuple(ref for ref in refs if ref.version)}
     free = [(scope, name) for scope in scopes for name in names]
-    notes = _pinned(app, names)
+    ranges = {ref.full_name for ref in app.app.packages if not ref.is_exact}
+    notes = [
+        f"`{ref.full_name}` stays at {ref.version}, which app.yaml names: mlstack pkg install {ref.full_name}"
+        for ref in app.app.packages
+        if ref.is_exact and ref.full_name in names and ref.full_name not in ranges
+    ]
     if preview:
         catalog = AppCatalog(app.app.registries, app.lock.packages, root=app.root)
         planned = installation.plan(app, requirements_of(app, entered), catalog, free=free)
@@ -168,16 +173,6 @@ def update_packages(
         except MlstackError as error:
             notes.append(f"`{name}` does not render now: {error}")
     return Updated(preview=False, packages=packages, notes=(*notes, *changed.notes))
-
-
-def _pinned(app: AppDir, names: Sequence[str]) -> list[str]:
-    """Tell of packages that stay because a file names their version."""
-    open_names = {ref.full_name for ref in app.app.packages if not ref.is_exact}
-    return [
-        f"`{ref.full_name}` stays at {ref.version}, which app.yaml names: mlstack pkg install {ref.full_name}"
-        for ref in app.app.packages
-        if ref.is_exact and ref.full_name in names and ref.full_name not in open_names
-    ]
 
 
 def _moved(before: Lock, after: Lock) -> tuple[UpdatedPackage, ...]:

@@ -27,7 +27,7 @@ from mlstack.names import fits, not_found
 from mlstack.programs import ProgramError
 from mlstack.registries.distribution import DIGEST, SCHEME, repository_of, split_address
 from mlstack.registries.publish import COSIGN_S, GET_COSIGN, KEYLESS, reason_of, signed_line
-from mlstack.registries.registry import find_prototype, indexes, is_bundled, open_registry, refusing
+from mlstack.registries.registry import indexes, is_bundled, missing_prototype, open_registry, refusing
 from mlstack.registries.resolver import APP, AppCatalog, Choice, Requirements, select
 
 Entered = Mapping[str, tuple[PackageRef, ...]]
@@ -379,11 +379,14 @@ def built_in_prototype(app: AppDir, name: str) -> tuple[Prototype, PackageRef] |
 def find_usable(app: AppDir, name: str) -> tuple[Prototype, PackageRef | None]:
     """Find a prototype for a component: an installed one, or a built-in one with its package to install."""
     short = name.removeprefix(KSONNET_PREFIX)
-    with suppress(NotFoundError):
+    try:
         installed = app.vendor.prototype(name)
-        if "/" in short or short in (installed.name, *installed.aliases):
-            return installed, None
-    return built_in_prototype(app, name) or (find_prototype(app, name), None)
+    except NotFoundError as error:
+        if built_in := built_in_prototype(app, name):
+            return built_in
+        raise missing_prototype(app, name, error) from error
+    is_meant = "/" in short or short in (installed.name, *installed.aliases)
+    return (None if is_meant else built_in_prototype(app, name)) or (installed, None)
 
 
 # --- signatures, verified by the user's own `cosign` ---

@@ -24,7 +24,6 @@ from mlstack.app.chart import without_ignored
 from mlstack.app.document import fields_of
 from mlstack.app.files import Files, is_chart
 from mlstack.app.package import PackageFolder, digest
-from mlstack.app.prototype import Prototype
 from mlstack.app.reader import as_overridden
 from mlstack.app.schema import check_file
 from mlstack.app.versions import (
@@ -360,14 +359,6 @@ def _normal(address: str) -> str:
     place = "/".join(filter(None, [place, "tree" if revision else "", revision, folder.strip("/")]))
     host, slash, path = place.partition("/")
     return f"{host.rpartition('@')[2].lower().removeprefix('www.')}{slash}{path}"
-
-
-def find_prototype(app: AppDir, name: str) -> Prototype:
-    """Find an installed prototype; what is installed comes before what registries say of the name."""
-    try:
-        return app.vendor.prototype(name)
-    except NotFoundError as error:
-        raise missing_prototype(app, name, error) from error
 
 
 def missing_prototype(app: AppDir, name: str, error: NotFoundError) -> NotFoundError:

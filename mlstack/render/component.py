@@ -146,12 +146,14 @@ class Loader:
         from mlstack.render import helm
 
         name, environment = component.full_name, self.environment
+        has_file = environment.name in self.app.environment_names
+        snapshot = self.app.snapshot(environment.name) if has_file else None
         release = helm.Release(
             name=component.name,
             namespace=environment.namespace,
             values=overridden(resolved),
             kubernetes_version=environment.kubernetes_version,
-            api_versions=self._api_versions(),
+            api_versions=snapshot.api_versions if snapshot is not None else (),
         )
         facts = {key: value for key, value in vars(release).items() if key != "values"}
         variables: dict[str, Any] = {"params": release.values, "release": facts}
@@ -197,13 +199,6 @@ class Loader:
             render = Render(objects=contents, notes=notes, reads=variables.keys())
             self._renders.put(name, prototype, variables, render)
         return [obj for _, obj in renders[0]], notes
-
-    def _api_versions(self) -> tuple[str, ...]:
-        """Give what the environment's cluster serves, if a snapshot of it says."""
-        if self.environment.name not in self.app.environment_names:
-            return ()
-        snapshot = self.app.snapshot(self.environment.name)
-        return snapshot.api_versions if snapshot is not None else ()
 
     def _helm_version(self) -> str:
         """Give the version of the helm that is there, asked once for each program file."""

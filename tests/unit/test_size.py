@@ -20,20 +20,20 @@ LINES = {
     "cli": 7292,
     "deploy": 8845,
     "elastic": 7590,
-    "importers": 3041,
+    "importers": 3025,
     "kube": 3270,
     "objects": 2890,
-    "operations": 7557,
+    "operations": 7547,
     "readiness": 3225,
-    "registries": 4076,
-    "render": 3635,
+    "registries": 4070,
+    "render": 3630,
     "simulator": 3375,
     "testing": 2255,
     "validate": 3725,
     "yaml": 1610,
 }
 MODULES = 183
-LINES_OF_PRODUCT = 71_444
+LINES_OF_PRODUCT = 71_407
 LINES_OF_TESTS = 78_790
 
 

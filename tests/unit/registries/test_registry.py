@@ -10,8 +10,9 @@ from mlstack.app.app import PackageRef, RegistryRef, Retired
 from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.versions import Lock, LockedRegistry
 from mlstack.errors import NotFoundError, RegistryError
+from mlstack.registries.installation import find_usable
 from mlstack.registries.publish import build_index
-from mlstack.registries.registry import Registry, find_prototype, protocol_of
+from mlstack.registries.registry import Registry, protocol_of
 from tests.support import examples
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import JOBS, registry_folder, vendored
@@ -104,7 +105,7 @@ def made(tmp_path: Path) -> AppDir:
 @pytest.mark.parametrize("name", ["moved", "own/any/moved", "io.ksonnet.pkg.moved"])
 def test_a_retired_name_answers_with_what_to_do_instead(made: AppDir, name: str) -> None:
     with pytest.raises(NotFoundError) as caught:
-        find_prototype(made, name)
+        find_usable(made, name)
     assert caught.value.describe() == (
         "error: `moved` is retired: it moved\nhint: mlstack pkg install own/jobs"
     )
@@ -112,7 +113,7 @@ def test_a_retired_name_answers_with_what_to_do_instead(made: AppDir, name: str)
 
 def test_a_name_without_anything_in_its_place_says_so(made: AppDir) -> None:
     with pytest.raises(NotFoundError) as caught:
-        find_prototype(made, "older-job")
+        find_usable(made, "older-job")
     assert caught.value.hint == "registry `own` has nothing in its place"
 
 
@@ -125,24 +126,24 @@ def test_what_is_installed_comes_first(tmp_path: Path) -> None:
     )
     made = app_of(tmp_path, "../registry")
     write_tree(made.root, vendored(jobs, registry="own"))
-    assert find_prototype(made, "moved").name == "tf-serving"
+    assert find_usable(made, "moved")[0].name == "tf-serving"
 
 
 def test_other_names_are_not_found_as_ever(made: AppDir) -> None:
     with pytest.raises(NotFoundError, match="no installed package has a prototype `new-job`"):
-        find_prototype(made, "new-job")
+        find_usable(made, "new-job")
 
 
 def test_a_registry_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no installed package has a prototype `old-job`"):
-        find_prototype(app_of(tmp_path, "../gone"), "old-job")
+        find_usable(app_of(tmp_path, "../gone"), "old-job")
 
 
 def test_a_registry_behind_a_network_is_not_asked_but_remembered(tmp_path: Path) -> None:
     address = "https://registry.invalid/own.git"
     lock = Lock(registries=(LockedRegistry(name="own", address=address, retired=RETIRED),))
     with pytest.raises(NotFoundError, match="`old-job` is retired: nobody runs it"):
-        find_prototype(app_of(tmp_path, address, "git", lock=lock), "old-job")
+        find_usable(app_of(tmp_path, address, "git", lock=lock), "old-job")
 
 
 # --- the registry that comes with mlstack ---
