@@ -197,8 +197,9 @@ def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
     unplaced = []
     for lacking in decided.unplaced:
         amounts = zip(snapshot.resources, lacking.missing, strict=True)
-        missing = ", ".join(_amount(resource, value) for resource, value in amounts if value)
-        unplaced.append(Lacking(key=lacking.key, missing=missing))
+        texts = {name: resources.written(name, value) for name, value in amounts if value}
+        missing = (text if resources.is_host_port(name) else f"{name} {text}" for name, text in texts.items())
+        unplaced.append(Lacking(key=lacking.key, missing=", ".join(missing)))
     return row(
         ElasticPlan,
         decided,
@@ -222,12 +223,6 @@ def _planned(job: Job, decision: Decision) -> PlannedJob:
         master=decision.hints.get("master", ()),
         pserver=decision.hints.get("pserver", ()),
     )
-
-
-def _amount(resource: str, value: int) -> str:
-    """Write an amount as people do: `cpu 2.5`, `memory 16Gi`, `nvidia.com/gpu 3`, `host port 7164/TCP`."""
-    text = resources.written(resource, value)
-    return text if resources.is_host_port(resource) else f"{resource} {text}"
 
 
 def explained(decided: ElasticPlan, name: str) -> ExplainedJob:

@@ -14,7 +14,8 @@ from dataclasses import asdict, field
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, chain, islice, repeat
-from typing import Any, Literal, NamedTuple, TypeVar
+from types import UnionType
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
@@ -282,7 +283,6 @@ class Priority:
 
 API_VERSION = "mlstack.dev/v1"
 KIND = "ElasticSnapshot"
-T = TypeVar("T")
 
 
 def write(snapshot: Snapshot) -> str:
@@ -299,38 +299,47 @@ def read(text: str, *, where: str) -> Snapshot:
     """
     try:
         document = json.loads(text)
-        if not isinstance(document, Mapping) or document.get("kind") != KIND:
+        if not isinstance(document, dict) or document.pop("kind", None) != KIND:
             raise ValueError(f"it is no {KIND}")
-        if document.get("apiVersion") != API_VERSION:
-            raise ValueError(f"its apiVersion is {document.get('apiVersion')!r}, not {API_VERSION}")
-        return Snapshot(
-            now_ms=int(document["now_ms"]),
-            resources=tuple(document["resources"]),
-            nodes=tuple(_parse(Node, row) for row in document["nodes"]),
-            demands=tuple(_parse(Demand, row) for row in document["demands"]),
-            arriving=tuple(_parse(Arriving, row) for row in document["arriving"]),
-            jobs=tuple(_parse(Job, row) for row in document["jobs"]),
-            moves_ms=tuple(document["moves_ms"]),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise ConfigError(
-            f"this is no saved snapshot: {error}", where=where, hint="mlstack elastic plan --save FILE"
-        ) from error
+        if (version := document.pop("apiVersion", None)) != API_VERSION:
+            raise ValueError(f"its apiVersion is {version!r}, not {API_VERSION}")
+        known = document.get("resources")
+        moment: Snapshot = _built(Snapshot, document, "", len(known) if isinstance(known, list) else 0)
+        for job in moment.jobs:
+            speeds(source(job))
+        return moment
+    except (ValueError, TypeError, RecursionError) as error:  # as of a field that lacks
+        message = f"this is no saved snapshot: {error}"
+        raise ConfigError(message, where=where, hint="mlstack elastic plan --save FILE") from error
 
 
-def _parse(kind: Callable[..., T], row: Mapping[str, Any]) -> T:
-    """Build a value of a row: lists are tuples, of values where the fields of a job have such."""
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
-    }
-    if values.get("nodes") is not None:
-        values["nodes"] = frozenset(values["nodes"])
-    for name, part in {"gang": Role, "trainers": Trainer, "held": Held}.items():
-        if name in values:
-            values[name] = tuple(_parse(part, item) for item in values[name] or ())
-    if values.get("curve"):
-        values["curve"] = Curve(points=tuple(map(tuple, values["curve"]["points"])))
-    return kind(**values)
+_VECTORS = {"allocatable", "used", "devices", "request", "trainer"}
+_TYPES = {int: "a whole number", str: "a string", bool: "true or false", tuple: "a list", frozenset: "a list"}
+
+
+def _built(kind: Any, value: Any, place: str, size: int) -> Any:
+    """Build what a type asks for of plain JSON: lists are tuples, or sets of names; vectors are so long."""
+    form, parts = get_origin(kind) or kind, get_args(kind)
+    if form is UnionType:
+        return None if value is None else _built(parts[0], value, place, size)
+    if isinstance(value, list) and form in (tuple, frozenset):
+        return form(_built(parts[0], item, f"{place}[{number}]", size) for number, item in enumerate(value))
+    if isinstance(value, dict) and form is Mapping:
+        return {name: _built(parts[1], item, f"{place}.{name}", size) for name, item in value.items()}
+    if isinstance(value, dict) and hasattr(form, "__dataclass_fields__"):
+        hints = {name: hint for name, hint in _hints(form).items() if name in value}
+        own = {name: _built(hint, value[name], f"{place}.{name}", size) for name, hint in hints.items()}
+        for name in _VECTORS & own.keys():
+            if len(own[name]) != size and (own[name] or name != "devices"):
+                raise ValueError(f"`{place[1:]}.{name}` must be {size} amounts, one for each of `resources`")
+        return form(**{**value, **own})
+    if type(value) is form or (form is Literal and value in parts):
+        return value
+    wanted = f"one of {', '.join(parts)}" if form is Literal else _TYPES.get(form, "a map")
+    raise ValueError(f"`{place[1:]}` must be {wanted}, got {json.dumps(value)[:40]}")
+
+
+_hints = lru_cache(get_type_hints)  # of a class
 
 
 # --- vectors of amounts ---

@@ -260,12 +260,8 @@ def _amounts(names: Sequence[str], amounts: Vector, room: Sequence[int]) -> str:
     asked = [resource for resource in range(len(names)) if amounts[resource]]
     short = [resource for resource in asked if amounts[resource] > room[resource]]
     together = [resource for resource in asked if names[resource] != "pods"]
-    return ", ".join(_amount(names[resource], amounts[resource]) for resource in short or together or asked)
-
-
-def _amount(name: str, amount: int) -> str:
-    text = resources.written(name, amount)
-    return text if resources.is_host_port(name) else f"{text} {name}"
+    told = [(names[at], resources.written(names[at], amounts[at])) for at in short or together or asked]
+    return ", ".join(text if resources.is_host_port(name) else f"{text} {name}" for name, text in told)
 
 
 def _count(number: int, what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -91,6 +92,10 @@ def test_a_saved_moment_gives_the_same_plan(run: Runner, stage: Stage, tmp_path:
     again = run("elastic", "plan", "--snapshot", str(file), "-o", "json").json
     assert again == live
     assert {row["job"] for row in again["jobs"]} == {"default/big", "default/small"}
+    moment = json.loads(file.read_text())
+    for name, value in {"minimum": "2", "trainer": [1], "state": "gone", "trainers": [None]}.items():
+        file.write_text(json.dumps({**moment, "jobs": [{**moment["jobs"][0], name: value}]}))
+        run.play(f"elastic plan --snapshot {file} | 3 | saved snapshot: `jobs[0].{name}")
 
 
 def test_plan_moves_no_more_than_it_may(run: Runner) -> None:
