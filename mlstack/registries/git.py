@@ -139,6 +139,11 @@ class GitRegistry:
         return moved
 
 
+_NO_FILES = {"120000": "a link", "160000": "a submodule"}  # by mode
+_LFS = b"version https://git-lfs.github.com/spec/"
+_THE_FILE = "what stands there cannot be installed: commit the files themselves"
+
+
 class _Entry(NamedTuple):
     mode: str
     object_id: str
@@ -159,14 +164,12 @@ class GitCheckout:
         for line in filter(None, listed.decode("utf-8", "surrogateescape").split("\0")):
             facts, _, path = line.partition("\t")
             mode, kind, object_id, size = facts.split()
-            if kind == "blob":
-                entries[PurePosixPath(path)] = _Entry(mode, object_id, int(size))
+            entries[PurePosixPath(path)] = _Entry(mode, object_id, int(size) if kind == "blob" else 0)
         return entries
 
     def has_folder(self, folder: str) -> bool:
         """Tell whether the commit has a folder."""
-        path = PurePosixPath(folder)
-        return path == PurePosixPath(".") or any(file.is_relative_to(path) for file in self._entries)
+        return not PurePosixPath(folder).parts or any(file.is_relative_to(folder) for file in self._entries)
 
     def read(self, path: PurePosixPath) -> bytes | None:
         """Give a file, or nothing when it is not there."""
@@ -181,16 +184,15 @@ class GitCheckout:
         """Give all files of a folder by path relative to it; names that start with `.` are left out.
 
         Raises:
-            RegistryError: it holds a link, or more than a package may.
+            RegistryError: it holds a link, a submodule, a pointer of Git LFS, or more than a package may.
         """
         place = self._place(path)
         below = {file: file.relative_to(place) for file in self._entries if file.is_relative_to(place)}
-        hidden = {
-            file for file in below for part in below[file].parts if part[0] == "." or part == "__pycache__"
-        }
+        hidden = {file for file in below for part in below[file].parts if re.match(r"\.|__pycache__$", part)}
         inside = {file: inner for file, inner in below.items() if file not in hidden}
-        if any(self._entries[file].mode == "120000" for file in inside):
-            raise RegistryError(f"the folder `{path}` holds a link", hint="put the file itself there")
+        for file in inside:
+            if what := _NO_FILES.get(self._entries[file].mode):
+                raise RegistryError(f"the folder `{path}` holds {what}: `{file}`", hint=_THE_FILE)
         if len(inside) > MAX_FILES or sum(self._entries[file].size for file in inside) > MAX_BYTES:
             raise RegistryError(f"the folder `{path}` holds more than {LIMITS}")
         for inner in inside.values():
@@ -225,6 +227,8 @@ class GitCheckout:
             start = answer.index(b"\n", position) + 1
             position = start + self._entries[path].size + 1
             contents[path] = answer[start : position - 1]
+            if contents[path].startswith(_LFS):
+                raise RegistryError(f"`{path}` is a pointer of Git LFS", hint=_THE_FILE)
         return contents
 
 

@@ -341,3 +341,17 @@ def test_an_index_with_a_stale_digest_never_gives_files(tmp_path: Path) -> None:
     refs = [RegistryRef(name="own", address=f"file://{tmp_path}/repo", protocol="git")]
     with pytest.raises(RegistryError, match="is not what the registry's index says"):
         fetch_all(refs, PackageRef(registry="own", name="jobs"), root=tmp_path)
+
+
+@pytest.mark.parametrize("what", ["a submodule", "a link", "a pointer of Git LFS"])
+def test_what_git_holds_in_the_place_of_files_is_refused(tmp_path: Path, what: str) -> None:
+    first = repository(repo := tmp_path / "repo", {f"jobs/{path}": text for path, text in JOBS.items()})
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12\n"
+    (repo / "data").write_text("package.yaml" if what == "a link" else pointer)
+    text = git(repo, "hash-object", "-w", "data")
+    entry = {"a submodule": f"160000,{first}", "a link": f"120000,{text}"}.get(what, f"100644,{text}")
+    git(repo, "update-index", "--add", "--cacheinfo", f"{entry},jobs/data")
+    git(repo, "commit", "--quiet", "--message=x")
+    with pytest.raises(RegistryError, match=what) as refused:
+        opened_at(f"file://{repo}", tmp_path).fetch("jobs")
+    assert "jobs/data" in str(refused.value) and "commit the files themselves" in str(refused.value.hint)
