@@ -198,8 +198,8 @@ def installable() -> Iterator[str]:
     app = AppDir.find(Path.cwd())
     for ref in app.app.registries:
         with suppress(MlstackError):
-            said = remembered(ref, app.root) or {"packages": ()}
-            offered = open_registry(ref, root=app.root).index.packages if is_local(ref) else said["packages"]
+            known = remembered(ref, app.root) or {"packages": ()}
+            offered = open_registry(ref, root=app.root).index.packages if is_local(ref) else known["packages"]
             yield from (f"{ref.name}/{package}" for package in offered)
 
 

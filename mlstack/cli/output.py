@@ -30,9 +30,7 @@ class ClosedOutputError(Exception):
 class SafeStream:
     """A standard stream to which nothing goes raw, whoever writes: libraries, threads, the interpreter.
 
-    Args:
-        stream: where it leads.
-        is_output: whether it is stdout, whose loss is a fault; talk that nobody hears is none.
+    With `is_output` it is stdout, whose loss is a fault; talk that nobody hears is none.
     """
 
     def __init__(self, stream: TextIO, *, is_output: bool) -> None:

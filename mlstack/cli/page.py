@@ -309,8 +309,8 @@ def table(
     shown = []
     for index, heading in enumerate(heads):
         name, optional, word = heading.partition("?")
-        said = {row[index] for row in cells}
-        if not optional or not (len(said) == 1 if word == "*" else said <= {word}):
+        values = {row[index] for row in cells}
+        if not optional or not (len(values) == 1 if word == "*" else values <= {word}):
             shown.append((index, name))
     names = tuple(name for _, name in shown)
     kept = tuple(tuple(row[index] for index, _ in shown) for row in cells)

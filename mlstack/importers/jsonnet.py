@@ -315,10 +315,10 @@ def evaluated(job: Mapping[str, Any]) -> dict[str, Any]:
         )
     except (RuntimeError, UnicodeDecodeError) as error:
         raw = error.object if isinstance(error, UnicodeDecodeError) else str(error).encode()
-        said = raw.decode("utf-8", "replace")
+        reason = raw.decode("utf-8", "replace")
         if imports.refusal:  # gojsonnet hands on what happens to stand behind our message in memory
-            said = re.sub(re.escape(imports.refusal) + "[^\n]*", lambda _: imports.refusal, said)
-        return {"error": said, "missing": imports.missing, **imports.traits}
+            reason = re.sub(re.escape(imports.refusal) + "[^\n]*", lambda _: imports.refusal, reason)
+        return {"error": reason, "missing": imports.missing, **imports.traits}
     return {"value": json.loads(text), **imports.traits}
 
 

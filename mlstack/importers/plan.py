@@ -148,7 +148,7 @@ def plan_variants(
     planned = tuple(component for component, _ in written)
     named = {component.name: group for component, group in written}
     notes |= dict.fromkeys(
-        told for new in planned for data in new.objects for told in told_of(data, new.name)
+        remark for new in planned for data in new.objects for remark in told_of(data, new.name)
     )
     targets = {name: list(_targets(named, name, notes)) for name in order}
     placed = [

@@ -225,12 +225,12 @@ def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> Edited
 
 def _row(app: AppDir, component: PlannedComponent, *, replace: bool) -> ImportedRow:
     app.check_component(component.name)
-    there = app.component_files.get(component.name)
-    if there and not replace:
+    existing = app.component_files.get(component.name)
+    if existing and not replace:
         message = f"there is a component `{component.name}` already"
-        raise UsageError(message, where=there[0], hint="--force replaces it, --module puts it elsewhere")
+        raise UsageError(message, where=existing[0], hint="--force replaces it, --module puts it elsewhere")
     check_new_name(component.name, app.component_files, "a component")
-    return row(ImportedRow, component, objects=len(component.objects), replaced=there is not None)
+    return row(ImportedRow, component, objects=len(component.objects), replaced=existing is not None)
 
 
 # --- the proof of an import: whether the objects of two sides are equal, and where not ---

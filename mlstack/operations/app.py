@@ -270,7 +270,7 @@ def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
         globals=_shown(app, name, [layer for files in chain for layer in files.for_all]),
         components={
             component: _shown(
-                app, name, [it for files in chain for it in files.for_component(component)], component
+                app, name, [layer for files in chain for layer in files.for_component(component)], component
             )
             for component in sorted(sections)
         },

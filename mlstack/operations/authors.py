@@ -285,8 +285,11 @@ def test_package(
     `kubernetes` is the version whose schemas the objects must fit, `against` the version that users have: a
     folder, or `registry/package@version` of the registries of `app`.
     """
-    source = _package_in(folder)
-    schemas, faults = _schemas(kubernetes), _Faults()
+    source, faults = _package_in(folder), _Faults()
+    try:
+        schemas = load_schemas(kubernetes)
+    except ConfigError as error:
+        raise UsageError(error.message.replace("kubernetesVersion", "--kubernetes-version")) from error
     if only and update_golden:
         hint = f"mlstack pkg test {folder} --update-golden"
         raise UsageError("golden output is approved for all examples at once", hint=hint)
@@ -316,13 +319,6 @@ def _package_in(folder: Path) -> PackageFolder:
         message = f"no package in `{folder}`: it has no package.yaml"
         raise NotFoundError(message, hint="mlstack prototype new NAME")
     return _read(folder)
-
-
-def _schemas(kubernetes: str) -> Schemas:
-    try:
-        return load_schemas(kubernetes)
-    except ConfigError as error:
-        raise UsageError(error.message.replace("kubernetesVersion", "--kubernetes-version")) from error
 
 
 def _needed(package: PackageFolder, place: Path) -> dict[str, PackageFolder]:

@@ -356,8 +356,8 @@ def generate(
         if package is not None and (replace or not exists):
             installation.change(app, {APP: (package,)})
         file = app.add_component(component.component, replace=replace)
-    name, said = component.component.full_name, tuple(filter(str.strip, notes))
-    return row(Generated, component.component, name=name, file=file, replaced=exists, notes=said)
+    name, remarks = component.component.full_name, tuple(filter(str.strip, notes))
+    return row(Generated, component.component, name=name, file=file, replaced=exists, notes=remarks)
 
 
 def preview_prototype(

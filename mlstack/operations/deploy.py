@@ -178,11 +178,11 @@ def _carry_out(plan: ApplyPlan, run: Run) -> None:
             wider = grown(inventory, changes)
             inventory = write_inventory(run.records, inventory, wider, on_event=run.tell)
         run.apply(writes, now.changes.depends)
-        there = [change for change in writes if change.action != "missing"]
-        if there and options.wait and not now.deletes:
+        present = [change for change in writes if change.action != "missing"]
+        if present and options.wait and not now.deletes:
             until_applied(
                 replace(now.resolved, cluster=run.unfenced),
-                there,
+                present,
                 options,
                 written=run.written,
                 standings=run.standings,

@@ -422,13 +422,13 @@ def _by_line(uses: Mapping[tuple[str, str], _Use]) -> list[list[_Use]]:
     """Put together what is one line of a file, by which several prototypes set what each spells its way."""
     groups: dict[str, list[list[_Use]]] = {}
     for (where, _), use in uses.items():
-        there = groups.setdefault(where, [])
-        group = next((alike for alike in there if alike[0].spellings & use.spellings), None)
+        line_groups = groups.setdefault(where, [])
+        group = next((alike for alike in line_groups if alike[0].spellings & use.spellings), None)
         if group is None:
-            there.append([use])
+            line_groups.append([use])
         else:
             group.append(use)
-    return [group for there in groups.values() for group in there]
+    return [group for line_groups in groups.values() for group in line_groups]
 
 
 def _judged(use: _Use, loaders: Mapping[str | None, Loader]) -> LintFinding | None:

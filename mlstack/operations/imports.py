@@ -227,8 +227,8 @@ def _fetch(address: str, commit: str, name: str, folder: Path) -> list[str]:
         return []
     shown = f"{address.removesuffix('/')}/{name}" + (f" at {commit[:12]}" if commit else "")
     try:
-        there = git.parse_address(address)
-        checkout = git.fetch_snapshot(there.at(commit) if commit else there, shown=address)
+        address_parts = git.parse_address(address)
+        checkout = git.fetch_snapshot(address_parts.at(commit) if commit else address_parts, shown=address)
         contents = checkout.folder(PurePosixPath(name))
     except MlstackError as error:
         return [f"{shown} cannot be fetched: {error.message}"]
@@ -426,11 +426,11 @@ def _import_release(
     namespace = request.namespace or place.namespace
     live = manifests.read_release(opener(place.context), request.live, namespace, hooks=request.hooks)
     objects = [_marked(data) if request.adopt else data for data in live.objects]
-    how = "" if request.adopt else " --adopt"
+    flag = "" if request.adopt else " --adopt"
     forget = f"kubectl delete secret -n {live.namespace} -l owner=helm,name={live.name}"
     notes = (
         *live.notes,
-        f"mlstack apply {place.name}{how} takes the objects over without making them anew",
+        f"mlstack apply {place.name}{flag} takes the objects over without making them anew",
         f"once that is done, Helm forgets the release by: {forget}",
     )
     source = f"the release {live.name} of {live.chart}"

@@ -57,14 +57,14 @@ def list_outdated(app: AppDir) -> OutdatedList:
     for locked in app.lock.packages:
         try:
             newest = next(iter(catalog.versions(locked.full_name, "")), locked.version)
-            said = "; ".join(catalog.warnings(locked.full_name, locked.version))
+            warnings = "; ".join(catalog.warnings(locked.full_name, locked.version))
         except MlstackError as error:
             notes[f"registry `{locked.registry}` was left out: {error}"] = None
             continue
         allowed = _wanted(app, catalog, locked, requirements)
-        if newest != locked.version or said:
+        if newest != locked.version or warnings:
             about = {"package": locked.full_name, "installed": locked.version, "wanted": allowed}
-            about |= {"newest": best_first({newest, locked.version})[0], "note": said.partition("` ")[2]}
+            about |= {"newest": best_first({newest, locked.version})[0], "note": warnings.partition("` ")[2]}
             rows.append(OutdatedPackage(**about, environments=locked.only_in))
     return OutdatedList(packages=tuple(rows), notes=(*notes, *catalog.notes))
 

@@ -464,9 +464,10 @@ def _values(
     chain = app.environment_chain(source)
     declared = app.vendor.declared_params()
     own = _merged([layer.values for files in chain for layer in files.for_all])
-    there = _merged([layer.values for files in app.environment_chain(target) for layer in files.for_all])
+    target_chain = app.environment_chain(target)
+    target_globals = _merged([layer.values for files in target_chain for layer in files.for_all])
     for name, value in own.items() if not components else ():
-        is_secret, before = name in declared and declared[name].secret, there.get(name)
+        is_secret, before = name in declared and declared[name].secret, target_globals.get(name)
         if _IMAGE.search(name) and not is_secret and before != value:
             changes.append(Promotion(kind="image", component="", name=name, before=before, after=value))
     for component in app.selected(app.environment(source), components):
@@ -478,17 +479,15 @@ def _values(
         own = _merged(
             [{spellings.get(name, name): layer.values[name] for name in layer.values} for layer in layers]
         )
-        mine, its = (app.resolve(component, name).values for name in (source, target))
+        source_values, target_values = (app.resolve(component, name).values for name in (source, target))
         for name, value in own.items():
             param = prototype.param(name)
             if param.secret:
                 notes.append(f"`{component.full_name}.{name}` is secret and stays as it is in `{target}`")
-            elif mine.get(name) != its.get(name):
+            elif source_values.get(name) != (before := target_values.get(name)):
                 kind: PromotionKind = "image" if _IMAGE.search(param.name) else "param"
-                change = Promotion(
-                    kind=kind, component=component.full_name, name=name, before=its.get(name), after=value
-                )
-                changes.append(change)
+                owner = component.full_name
+                changes.append(Promotion(kind=kind, component=owner, name=name, before=before, after=value))
     return changes, notes
 
 

@@ -81,10 +81,6 @@ class DirectoryRegistry:
         return fetch_package(FolderTree(self._folder), self.index, package, version)
 
     def at(self, revision: str) -> DirectoryRegistry:
-        """Refuse: a folder has no revisions.
-
-        Raises:
-            RegistryError: always.
-        """
+        """Refuse: a folder has no revisions."""
         message = f"registry `{self._ref.name}` is a folder, which has no revision `{revision}`"
         raise RegistryError(message, hint=f"mlstack registry describe {self._ref.name} lists the versions")

@@ -92,12 +92,12 @@ class Distribution:
         from mlstack.web import Web
 
         try:
-            there = address(f"https://{host}")
+            parts = address(f"https://{host}")
         except ValueError:
             raise RegistryError(f"`{host}` is no host of a registry", hint="write oci://HOST/PATH") from None
         self.host = host
-        is_hub = there.host in ("docker.io", "index.docker.io")
-        self._base = f"{'http' if there.is_here else 'https'}://{_HUB_API if is_hub else host}/v2"
+        is_hub = parts.host in ("docker.io", "index.docker.io")
+        self._base = f"{'http' if parts.is_here else 'https'}://{_HUB_API if is_hub else host}/v2"
         self._web = Web()
         self._proofs: dict[str, str] = {}  # scope → header
         self._logins = logins
@@ -559,7 +559,7 @@ def chart_repositories(address: str = "") -> list[Mapping[str, Any]]:
 
 def _server(url: str) -> tuple[str, str, int] | None:
     try:
-        there = address(url.partition("?")[0])
+        parts = address(url.partition("?")[0])
     except ValueError:
         return None
-    return there.scheme, there.host, there.port
+    return parts.scheme, parts.host, parts.port

@@ -72,12 +72,7 @@ class HelmRegistry:
         return replace(self._place.index(self._ref.name), known_as=self._ref.name)
 
     def fetch(self, package: str, version: str = "") -> Files:
-        """Give the files of a chart, its archive's digest checked where one is known.
-
-        Raises:
-            NotFoundError: no such chart or version.
-            RegistryError: it cannot be fetched, is not what the index says, or is none.
-        """
+        """Give the files of a chart, its archive's digest checked where one is known."""
         exact = self.index.version(package, version).version
         named = f"{package}@{exact}"
         inside = unpack_chart(self._place.archive(package, exact), named)
@@ -89,11 +84,7 @@ class HelmRegistry:
         return inside
 
     def at(self, revision: str) -> HelmRegistry:
-        """Give the charts of an OCI registry at a digest.
-
-        Raises:
-            RegistryError: charts have no other revisions.
-        """
+        """Give the charts of an OCI registry at a digest: charts have no other revisions."""
         if not isinstance(self._place, _OciCharts) or not DIGEST.fullmatch(revision):
             hint = f"mlstack registry describe {self._ref.name} lists the versions"
             message = f"registry `{self._ref.name}` holds charts, which have versions alone"

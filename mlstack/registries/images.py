@@ -153,7 +153,7 @@ class Images:
             return manifest
         own = self.platforms(image, manifest)
         for platform in platforms:
-            if not any(runs_on(each, platform) for each in own):
+            if not any(runs_on(offered, platform) for offered in own):
                 has = f"it has {', '.join(own)}" if own else "it says none"
                 raise NotFoundError(f"`{image}` is not there for {platform}", hint=has)
         if not is_index(manifest):
@@ -183,7 +183,7 @@ class Images:
         # No `:` may stand in the name of a repository, and no upper case.
         origin = f"{image.host.replace(':', '-')}/{image.name}".lower()
         tag = image.tag or ("" if image.digest else "latest")
-        there = replace(image, host=host, name=f"{path}/{origin}".removeprefix("/"), tag=tag)
+        target_name = replace(image, host=host, name=f"{path}/{origin}".removeprefix("/"), tag=tag)
         note = ""
         try:
             try:
@@ -191,15 +191,15 @@ class Images:
             except NotFoundError:
                 raise
             except RegistryError as error:
-                if (copied := self.manifest(there, image.digest or there.tag)) is None:
+                if (copied := self.manifest(target_name, image.digest or target_name.tag)) is None:
                     raise
                 manifest, note = copied, f"`{image}` is taken as it was copied before: {error.message}"
-            is_there = self.manifest(there, manifest.digest) is not None
-            sent = 0 if dry_run or note else self.copy(image, manifest, there)
+            is_there = self.manifest(target_name, manifest.digest) is not None
+            sent = 0 if dry_run or note else self.copy(image, manifest, target_name)
         except MlstackError as error:
             error.message = f"`{image}` cannot be copied: {error.message}"
             raise
-        target = str(replace(there, digest=manifest.digest))
+        target = str(replace(target_name, digest=manifest.digest))
         state: Literal["there", "missing", "copied"] = "missing" if dry_run else "copied"
         return Copied(target=target, state="there" if is_there else state, sent_bytes=sent, note=note)
 
@@ -254,8 +254,8 @@ class Images:
         return sent
 
     def _has(self, to: ImageName, reference: str, manifest: ArtifactManifest) -> bool:
-        there = self.manifest(to, reference)
-        return there is not None and there.digest == manifest.digest
+        existing = self.manifest(to, reference)
+        return existing is not None and existing.digest == manifest.digest
 
     def _push(self, manifest: ArtifactManifest, to: ImageName, reference: str) -> None:
         target = self.registry(to.host)

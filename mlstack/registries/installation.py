@@ -110,8 +110,8 @@ def plan(
         choices = select(requirements, catalog, preferred=preferred)
         fetched = {}
         for choice in choices:
-            there = locked.get((choice.package, choice.version))
-            if choice.package in force or _is_missing(app, there, named):
+            installed = locked.get((choice.package, choice.version))
+            if choice.package in force or _is_missing(app, installed, named):
                 fetched[choice.package, choice.version] = catalog.fetch(choice.package, choice.version)
         before = {key: catalog.requires(*key) for key in fetched}
         if all(catalog.says(package) == before[key] for key, package in fetched.items()):
@@ -241,7 +241,7 @@ def refuse_stale(app: AppDir) -> None:
     """
     try:
         lock = _relocked(app, requirements_of(app), app.lock.packages)
-        before, after = ({(p.ref, p.environments) for p in each.packages} for each in (app.lock, lock))
+        before, after = ({(p.ref, p.environments) for p in side.packages} for side in (app.lock, lock))
         differs = ", ".join(sorted({f"`{ref}`" for ref, _ in before ^ after}))
     except (ConfigError, NotFoundError) as error:
         differs = error.message

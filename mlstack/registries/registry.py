@@ -419,7 +419,7 @@ def believed(
     *,
     fresh: bool,
     away: type[RegistryError] = RegistryError,
-    holds: Callable[[Any], bool] = lambda said: True,
+    holds: Callable[[Any], bool] = lambda answer: True,
 ) -> tuple[Any, str]:
     """Give what a registry says, as plain data: what it said within ten minutes, or before while it is away.
 
@@ -443,15 +443,15 @@ def believed(
     if last and not fresh and time.time() - last["asked_s"] < TRUSTED_S:
         return last["said"], ""
     try:
-        said = ask()
+        answer = ask()
     except away as error:
         if not last or fresh:
             raise
         asked = datetime.fromtimestamp(last["asked_s"], UTC).strftime("%Y-%m-%d %H:%M UTC")
         return last["said"], f"{error}; what it said on {asked} is used"
-    if said is not None:
-        cache.put(key, json.dumps({"asked_s": time.time(), "said": said}).encode())
-    return said, ""
+    if answer is not None:
+        cache.put(key, json.dumps({"asked_s": time.time(), "said": answer}).encode())
+    return answer, ""
 
 
 def contents(index: RegistryIndex) -> dict[str, dict[str, str]]:
@@ -464,8 +464,8 @@ def contents(index: RegistryIndex) -> dict[str, dict[str, str]]:
 
 def remember(ref: RegistryRef, root: Path, index: RegistryIndex) -> None:
     """Keep what a registry says."""
-    said = {"revision": index.revision, "packages": contents(index)}
-    disk_cache.of_user(os.environ).put(_key(ref, root), json.dumps(said).encode())
+    content = {"revision": index.revision, "packages": contents(index)}
+    disk_cache.of_user(os.environ).put(_key(ref, root), json.dumps(content).encode())
 
 
 def remembered(ref: RegistryRef, root: Path) -> Mapping[str, Any] | None:

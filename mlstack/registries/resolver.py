@@ -269,8 +269,8 @@ class AppCatalog:
         if entry is None:
             return []
         changed = "other content under the same version" if self._changed_to(package, version) else ""
-        said = [("was withdrawn: ", entry.yanked), ("is deprecated: ", entry.deprecated), ("has ", changed)]
-        return [f"`{package}@{version}` {what}{why}" for what, why in said if why]
+        cases = [("was withdrawn: ", entry.yanked), ("is deprecated: ", entry.deprecated), ("has ", changed)]
+        return [f"`{package}@{version}` {what}{why}" for what, why in cases if why]
 
 
 def _changed(locked: LockedPackage, offered: str) -> RegistryError:

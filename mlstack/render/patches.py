@@ -101,11 +101,7 @@ def patched(
     patches: Sequence[Patch],
     schema_of: SchemaOf = lambda _: (None, None),
 ) -> list[Mapping[str, Any] | None]:
-    """Lay patches over objects, in their order; None is in the place of an object that one deletes.
-
-    Args:
-        objects: what a component renders.
-        patches: lowest first.
+    """Lay patches over what a component renders, in their order; None is in the place of what one deletes.
 
     Raises:
         NotFoundError: a patch changes an object that is not there.

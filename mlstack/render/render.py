@@ -310,13 +310,9 @@ def with_config_hashes(
 ) -> list[KubeObject]:
     """Give the objects, each workload with a hash of the ConfigMaps and Secrets that its pods read.
 
-    A Secret counts by three bytes of a salted scrypt: enough to see that it is another, and too little and
-    too costly to find out what it holds.
-
-    Args:
-        objects: of this render.
-        others: more that workloads may read, as those of components that were not asked for.
-        salt: the same for all renders of an environment.
+    They may also read `others`, as of components that were not asked for. A Secret counts by three bytes of a
+    salted scrypt: enough to see that it is another, and too little and too costly to find out what it holds.
+    The salt is the same for all renders of an environment.
     """
     configs = {obj.identity: obj for obj in (*others, *objects) if obj.kind in ("ConfigMap", "Secret")}
     digests: dict[Identity, str] = {}
@@ -331,11 +327,7 @@ def with_config_hashes(
 
 
 def _restarts(obj: KubeObject) -> bool:
-    """Tell whether an object's pods are replaced when a setting changes.
-
-    Raises:
-        ConfigError: its annotation says neither yes nor no.
-    """
+    """Tell whether an object's pods are replaced when a setting changes."""
     if obj.group != "apps" or obj.kind not in _ROLLING:
         return False
     wish = obj.annotations.get(RESTART, "true")

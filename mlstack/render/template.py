@@ -330,12 +330,7 @@ class Engine:
 
 
 class Renderer:
-    """Renders the templates of one prototype, for as many components as there are.
-
-    Args:
-        prototype: its templates, libraries and files.
-        engine: of the run.
-    """
+    """Renders the templates of one prototype, for as many components as there are."""
 
     def __init__(self, prototype: Prototype, engine: Engine | None = None) -> None:
         self.prototype = prototype
@@ -460,12 +455,7 @@ _MARK = b"entries\0"
 
 
 class Pack(ByteStore):
-    """Many small entries in one stored file; without a store it is empty and stays so.
-
-    Args:
-        store: where it is kept.
-        key: its name there.
-    """
+    """Many small entries in one stored file, which is called `key`; without a store it stays empty."""
 
     def __init__(self, store: ByteStore, key: str) -> None:
         self._store, self._key = store, key
@@ -508,17 +498,11 @@ class Pack(ByteStore):
 
 
 class Render(Record):
-    """What the templates of one component gave.
+    """What the templates of one component gave."""
 
-    Attributes:
-        objects: name of the template and content of each object, in order.
-        notes: what the templates told people.
-        reads: the names that the templates looked up: others may change.
-    """
-
-    objects: Sequence[tuple[str, Mapping[str, Any]]]
-    notes: Sequence[str]
-    reads: Set[str]
+    objects: Sequence[tuple[str, Mapping[str, Any]]]  # each with the name of its template, in order
+    notes: Sequence[str]  # what the templates told people
+    reads: Set[str]  # the names that the templates looked up: others may change
 
 
 class Renders:

@@ -191,7 +191,7 @@ def pairwise(choices: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
             if p not in row:
                 settled = [sum(_pair((p, i), cell) in left for cell in row.items()) for i in range(sizes[p])]
                 row[p] = settled.index(max(settled))
-        left -= {_pair(one, other) for one, other in combinations(row.items(), 2)}
+        left -= {_pair(first, other) for first, other in combinations(row.items(), 2)}
         left -= {(cell, cell) for cell in row.items()}
         picked = {names[p]: choices[names[p]][i] for p, i in sorted(row.items())}
         yield {name: value for name, value in picked.items() if value is not _UNCHANGED}
@@ -200,8 +200,8 @@ def pairwise(choices: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 _Cell = tuple[int, int]
 
 
-def _pair(one: _Cell, other: _Cell) -> tuple[_Cell, _Cell]:
-    return (one, other) if one < other else (other, one)
+def _pair(first: _Cell, other: _Cell) -> tuple[_Cell, _Cell]:
+    return (first, other) if first < other else (other, first)
 
 
 # --- hostile texts: they change the value they are given for, byte for byte, and nothing around it ---

@@ -269,7 +269,7 @@ def sarif_text(results: Sequence[Mapping[str, Any]]) -> str:
 def _run(result: Mapping[str, Any]) -> dict[str, Any]:
     rules = [_KUBERNETES, *result.get("policies", ())]
     ids = [rule["id"] for rule in rules]
-    said = [{"level": "note", "message": {"text": note}} for note in result.get("notes", ())]
+    notes = [{"level": "note", "message": {"text": note}} for note in result.get("notes", ())]
     descriptors = [
         {
             "id": rule["id"],
@@ -283,7 +283,7 @@ def _run(result: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "tool": {"driver": {"name": "mlstack", "semanticVersion": __version__, "rules": descriptors}},
         "automationDetails": {"id": f"mlstack/{result['environment']}/"},
-        "invocations": [{"executionSuccessful": "error" not in result, "toolExecutionNotifications": said}],
+        "invocations": [{"executionSuccessful": "error" not in result, "toolExecutionNotifications": notes}],
         "results": [_sarif_result(fault, ids, result["environment"]) for fault in _faults(result)],
         "columnKind": "unicodeCodePoints",
     }
