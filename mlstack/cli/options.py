@@ -67,7 +67,11 @@ def answer(command: Any, environ: MutableMapping[str, str], session: Any) -> str
 
     try:
         _join_words(environ)
-        _enter_folder(re.split(r"[ \n]", environ.get("COMP_WORDS", "")))
+        words = re.split(r"[ \n]", environ.get("COMP_WORDS", ""))
+        for typed, following in pairwise([*words, ""]):  # names are looked for where `--dir` leads
+            name, _, folder = typed.partition("=")
+            if name == "--dir":
+                os.chdir(Path(folder or following).expanduser())
         return str(Plain(command, {"obj": session}, "mlstack", "_MLSTACK_COMPLETE").complete())
     except Exception:  # whoever presses Tab is told nothing; the command itself says what is wrong
         return ""
@@ -83,14 +87,6 @@ def _join_words(environ: MutableMapping[str, str]) -> None:
             at -= min(max(at - index + 1, 0), 2)
     if len(words) > 1:
         environ.update(COMP_WORDS="\n".join(words), COMP_CWORD=str(at))
-
-
-def _enter_folder(words: Sequence[str]) -> None:
-    """Look for names where `--dir` leads, as the command will."""
-    for word, following in pairwise([*words, ""]):
-        name, _, folder = word.partition("=")
-        if name == "--dir":
-            os.chdir(Path(folder or following).expanduser())
 
 
 Completer = Callable[[typer.Context, str], list[str]]
@@ -399,8 +395,8 @@ CLUSTER = "kubeconfig folder output"
 CONFIRMED = "lock_timeout_s yes yes_i_mean"
 
 
-def _format_of(offered: Callable[[], Iterable[str]]) -> Callable[[str], str]:
-    """Give what checks that a word is an output format."""
+def _output(what_is: str, offered: Callable[[], Iterable[str]], *, default: str = "table") -> Any:
+    """Declare `-o` with the formats that are offered."""
 
     def check(value: str) -> str:
         names = [*offered()]
@@ -409,7 +405,8 @@ def _format_of(offered: Callable[[], Iterable[str]]) -> Callable[[str], str]:
         hint = f"use `-o {nearest(value, names) or '|'.join(names)}`"
         raise UsageError(f"no output format `{value}`", hint=hint)
 
-    return check
+    help_text = f"How the {what_is} printed{NAMES}."
+    return option("--output -o FORMAT", help_text, offered, default=default, callback=check)
 
 
 class Options:
@@ -420,27 +417,9 @@ class Options:
     """
 
     folder: Path | None = option("--dir DIR", "The app directory, or a folder in it. Default: here.")
-    output: str = option(
-        "--output -o FORMAT",
-        f"How the result is printed{NAMES}.",
-        formats,
-        default="table",
-        callback=_format_of(formats),
-    )
-    finding_output: str = option(  # of what finds faults: `commands/render.py` has the further formats
-        "--output -o FORMAT",
-        f"How the result is printed{NAMES}.",
-        finding_formats,
-        default="table",
-        callback=_format_of(finding_formats),
-    )
-    object_output: str = option(
-        "--output -o FORMAT",
-        f"How the objects are printed{NAMES}.",
-        object_formats,
-        default="yaml",
-        callback=_format_of(object_formats),
-    )
+    output: str = _output("result is", formats)
+    finding_output: str = _output("result is", finding_formats)  # with those of `commands/render.py`
+    object_output: str = _output("objects are", object_formats, default="yaml")
     kubeconfig: str | None = option("--kubeconfig FILE", "Kubeconfig file. Default: `$KUBECONFIG`.")
     env: str | None = word(
         "[ENV]", "The environment. Default: the one chosen by `env current --set`.", environments

@@ -71,7 +71,11 @@ def offered(sources: Sequence[SourceFile], *, name: str) -> Offer:
     spaces = {str(data["metadata"]["namespace"]) for data in objects if data["metadata"].get("namespace")}
     offer.namespace = spaces.pop() if len(spaces) == 1 else ""
     for source in sources:
-        edits = [*_edits(source, offer, set(names))]
+        edits = []
+        for data, path, _, scalar in literals(source.text, source=source.name):
+            is_plain = not scalar.tagged and scalar.style not in ("|", ">")
+            if is_plain and (expression := _expression(path, scalar, data, offer, set(names))):
+                edits.append((scalar.start, scalar.end, f"{{{{ {expression} }}}}"))
         file = "-".join(source.path.with_suffix("").parts) if len(sources) > 1 else name
         offer.templates[f"{file.lstrip('_')}.yaml.j2"] = rewritten(source.text, edits)
     return offer
@@ -82,14 +86,6 @@ def _is_of(name: str, base: str) -> bool:
 
 
 _Edit = tuple[int, int, str]  # from, to, what stands there then
-
-
-def _edits(source: SourceFile, offer: Offer, names: set[str]) -> Iterator[_Edit]:
-    for data, path, _, scalar in literals(source.text, source=source.name):
-        if scalar.tagged or scalar.style in ("|", ">"):
-            continue
-        if expression := _expression(path, scalar, data, offer, names):
-            yield scalar.start, scalar.end, f"{{{{ {expression} }}}}"
 
 
 def literals(text: str, *, source: str) -> Iterator[tuple[Mapping[str, Any], Path, int, Mark]]:
@@ -250,10 +246,9 @@ def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None)
             own = {key: value for key, value in values.items() if not same(named[key].base, value)}
             if own:
                 params.setdefault(name, {})[component.name] = own
-            rest = _left(component.objects, objects, named, index)
             del patches[name][component.name]
-            if rest:
-                patches[name][component.name] = rest
+            if left := _left(component.objects, objects, named, index):
+                patches[name][component.name] = left
     return replace(
         plan,
         components=tuple(components),

@@ -366,8 +366,7 @@ def _prototype_changes(old: Package, new: Package) -> Iterator[PrototypeChange]:
             yield PrototypeChange(prototype=name, kind="new" if before is None else "gone")
             continue
         for effect in _parameter_changes(before, after):
-            about = {"prototype": name, "kind": "parameter", "change": effect.kind}
-            yield row(PrototypeChange, effect, **about)
+            yield row(PrototypeChange, effect, prototype=name, kind="parameter", change=effect.kind)
         if before.templates != after.templates or before.files != after.files:
             yield PrototypeChange(prototype=name, kind="templates")
 

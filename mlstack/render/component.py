@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import schema
@@ -88,8 +89,6 @@ class Loader:
             environment = self.environment.name
             if isinstance(component, Manifest):
                 self.app.refuse_params(component, environment)
-                if isinstance(component, Kustomization):
-                    return self._kustomized(component)
                 return self._manifest(component)
             prototype = self.app.prototype_of(component, environment)
             resolved = self.app.resolve(component, environment, self.overrides)
@@ -211,35 +210,27 @@ class Loader:
             self._store.put(key, version.encode())
         return version
 
-    def _kustomized(self, component: Kustomization) -> Rendered:
-        """Give the objects that kustomize builds, of a folder or of the copy of somebody else's."""
-        from mlstack.render import kustomize
+    def _manifest(self, component: Manifest) -> Rendered:
+        """Give the objects of a file, or those that kustomize builds: of a folder, or a copy of another's."""
+        name, file, place_of = component.full_name, component.file, None
+        if isinstance(component, Kustomization):
+            from mlstack.render import kustomize
 
-        name = component.full_name
-        text = kustomize.build(self.app, component)
-        documents = read.read_documents(text, source=f"what kustomize builds of `{component.source}`")
-        objects = self._parsed(documents, name, component.file, None)
+            text = kustomize.build(self.app, component)
+            documents = read.read_documents(text, source=f"what kustomize builds of `{component.source}`")
+        else:
+            documents = [document.content for document in self.app.read_manifest(component)]
+            place_of = partial(TemplatePlace, file)
+        objects = [*self._parsed(documents, name, file, place_of)]
+        # A file that was cut off must not pass for one without faults.
+        is_empty = not objects and not isinstance(component, Kustomization)
+        empty = f"component `{name}` brings nothing: its file holds no objects ({file})"
         return Rendered(
             component=name,
-            objects=self._patched([*objects], name),
+            objects=self._patched(objects, name),
             namespace=self.environment.namespace,
-            uses_programs=True,
-        )
-
-    def _manifest(self, component: Manifest) -> Rendered:
-        def place_of(line: int) -> TemplatePlace:
-            return TemplatePlace(component.file, line)
-
-        documents = [document.content for document in self.app.read_manifest(component)]
-        objects = [*self._parsed(documents, component.full_name, component.file, place_of)]
-        empty = (
-            f"component `{component.full_name}` brings nothing: its file holds no objects ({component.file})"
-        )
-        return Rendered(
-            component=component.full_name,
-            objects=self._patched(objects, component.full_name),
-            namespace=self.environment.namespace,
-            notes=() if objects else (empty,),  # a file that was cut off must not pass for one without faults
+            notes=(empty,) if is_empty else (),
+            uses_programs=isinstance(component, Kustomization),
         )
 
     def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:

@@ -17,23 +17,23 @@ PRODUCT = ROOT / "mlstack"
 LINES = {
     "": 2000,
     "app": 7120,
-    "cli": 7290,
+    "cli": 7269,
     "deploy": 8845,
     "elastic": 7590,
-    "importers": 3025,
+    "importers": 3020,
     "kube": 3270,
     "objects": 2890,
-    "operations": 7542,
+    "operations": 7541,
     "readiness": 3225,
     "registries": 4057,
-    "render": 3602,
+    "render": 3593,
     "simulator": 3375,
     "testing": 2255,
     "validate": 3725,
     "yaml": 1610,
 }
 MODULES = 183
-LINES_OF_PRODUCT = 71_359
+LINES_OF_PRODUCT = 71_323
 LINES_OF_TESTS = 78_790
 
 
