@@ -406,10 +406,9 @@ def _moved_packages(
         refs = tuple(installation.full_ref(app, text) for text in packages)
         free = [(name, ref.full_name) for ref in refs]
         notes = installation.change(app, {name: refs}, free=free).notes
-    for text in no_packages:
+    if no_packages:
         with app.locked():
-            ref = installation.full_ref(app, text, offline=True)
-            installation.leave_environment(app, ref, name)
+            installation.leave_environment(app, no_packages, name)
     return notes
 
 

@@ -234,29 +234,32 @@ def describe_package(app: AppDir, text: str) -> PackageDescription:
     )
 
 
-def remove_package(app: AppDir, text: str, *, environment: str | None = None) -> PackageRemoved:
-    """Remove a package that no component uses, and what only it required.
+def remove_packages(app: AppDir, texts: Sequence[str], *, environment: str | None = None) -> PackageRemoved:
+    """Remove packages that no component uses, and what only they required; they may require each other.
 
-    With an environment only its own requirement goes, so that it has the app's version again.
+    With an environment only its own requirements go, so that it has the app's versions again.
     """
     with app.locked():
-        target = full_ref(app, text, offline=True)
         if environment is not None:
-            gone = installation.leave_environment(app, target, environment)
+            gone = installation.leave_environment(app, texts, environment)
             return PackageRemoved(packages=gone, environment=environment)
-        packages = app.lock.packages
-        versions = [locked for locked in packages if locked.full_name == target.full_name]
-        meant = [locked for locked in versions if covers(target, locked.ref)]
-        if not meant:
-            message, hint = f"package `{target}` is not installed", "mlstack pkg list --installed"
-            raise not_found(message, target.full_name, [locked.full_name for locked in packages], hint=hint)
-        _refuse_needed(app, target, meant, [locked for locked in versions if locked not in meant])
-        required = app.app.packages
-        # What no requirement names by its version was brought by the one without: that goes with it.
-        is_whole = target not in required or len(meant) == len(versions)
-        removed = [ref for ref in required if covers(target, ref)]
-        own = [ref for ref in required if ref.full_name == target.full_name and not ref.is_exact]
-        removed += [ref for ref in own if is_whole and ref not in removed]
+        targets, packages = [full_ref(app, text, offline=True) for text in texts], app.lock.packages
+        meant = [locked for locked in packages if any(covers(target, locked.ref) for target in targets)]
+        removed: dict[PackageRef, None] = {}
+        for target in targets:
+            versions = [locked for locked in packages if locked.full_name == target.full_name]
+            if not any(covers(target, locked.ref) for locked in versions):
+                message, hint = f"package `{target}` is not installed", "mlstack pkg list --installed"
+                known = [locked.full_name for locked in packages]
+                raise not_found(message, target.full_name, known, hint=hint)
+            left = [locked for locked in versions if locked not in meant]
+            _refuse_needed(app, target, meant, left)
+            own = [ref for ref in app.app.packages if ref.full_name == target.full_name]
+            # What no requirement names by its version was brought by the one without: that goes with it.
+            is_whole = target not in own or not left
+            removed |= dict.fromkeys(
+                ref for ref in own if covers(target, ref) or (is_whole and not ref.is_exact)
+            )
         return PackageRemoved(packages=installation.remove(app, {APP: tuple(removed)}, gone=meant))
 
 

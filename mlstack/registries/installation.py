@@ -274,16 +274,16 @@ def covers(named: PackageRef, ref: PackageRef) -> bool:
     return named.full_name == ref.full_name and named.version in ("", ref.version)
 
 
-def leave_environment(app: AppDir, wanted: PackageRef, environment: str) -> tuple[str, ...]:
-    """Take a requirement out of an environment's file, so that the app's counts; give what is gone."""
-    app.environment(environment)
+def leave_environment(app: AppDir, texts: Sequence[str], environment: str) -> tuple[str, ...]:
+    """Take requirements out of an environment's file, so that the app's count; give what is gone."""
     own = app.environment_chain(environment)[-1].environment.packages
-    removed = tuple(ref for ref in own if covers(wanted, ref))
-    if not removed:
-        message = f"environment `{environment}` does not ask for package `{wanted}` itself"
-        hint = f"mlstack env describe {environment}"
-        raise not_found(message, wanted.full_name, [ref.full_name for ref in own], hint=hint)
-    return remove(app, {environment: removed})
+    wanted = [full_ref(app, text, offline=True) for text in texts]
+    for one in wanted:
+        if not any(covers(one, ref) for ref in own):
+            message = f"environment `{environment}` does not ask for package `{one}` itself"
+            hint = f"mlstack env describe {environment}"
+            raise not_found(message, one.full_name, [ref.full_name for ref in own], hint=hint)
+    return remove(app, {environment: tuple(ref for ref in own if any(covers(one, ref) for one in wanted))})
 
 
 def full_ref(app: AppDir, text: str, *, offline: bool = False) -> PackageRef:

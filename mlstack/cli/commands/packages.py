@@ -30,7 +30,6 @@ TYPE = option(
 )
 REGISTRY_DIR = word("DIR", "The registry's folder, the one with registry.yaml.")
 LINTED_DIR = word("[DIR]", "The registry's folder, or a package's. Default: here.", default=Path())
-PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.", offer_packages)
 DESCRIBED = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.", installable)
 TESTED_DIR = word("[DIR]", "The package's folder, the one with package.yaml. Default: here.", default=Path())
 _PACKAGES = word("[REGISTRY/PACKAGE[@RANGE]]...", "The packages; all when left out.", offer_packages)
@@ -166,13 +165,13 @@ def describe_package(session: Session, name: str = DESCRIBED) -> object:
 
 @pkg.command("remove", examples=["kubeflow/tf-serving"])
 @pkg.command("rm", examples=["kubeflow/tf-serving"])
-def remove_package(
+def remove_packages(
     session: Session,
-    name: str = PACKAGE,
-    env: str | None = option("--env ENV", "Only this environment's own requirement."),
+    names: Sequence[str] = word("REGISTRY/PACKAGE[@VERSION]...", "The packages.", offer_packages),
+    env: str | None = option("--env ENV", "Only this environment's own requirements."),
 ) -> object:
-    """Remove a package that no component uses."""
-    return operations.packages.remove_package(session.app, name, environment=env)
+    """Remove packages that no component uses, together those that require each other."""
+    return operations.packages.remove_packages(session.app, names, environment=env)
 
 
 @pkg.command(

@@ -49,11 +49,9 @@ def test_a_plan_tells_what_needs_an_answer(stack: Stack) -> None:
     stack.apply()
     stack.write("a", config_map(a="2"))
     plan = stack.plan()
-    assert (plan.changes_existing, plan.destructive, plan.place.protected) == (
-        True,
-        False,
-        False,
-    )
+    assert plan.changes_existing
+    assert not plan.destructive
+    assert not plan.place.protected
     stack.write_text(
         "environments/minikube/environment.yaml",
         """\

@@ -67,10 +67,10 @@ def test_a_newer_version_by_its_number_changes_no_component_either(tmp_path: Pat
 def test_either_of_two_versions_can_be_removed(tmp_path: Path) -> None:
     made = two_versions(tmp_path)
     packages.install_packages(made, ["ours/tools@1.2.0"])
-    assert packages.remove_package(made, "ours/tools@2.0.0").packages == ("ours/tools@2.0.0",)
+    assert packages.remove_packages(made, ["ours/tools@2.0.0"]).packages == ("ours/tools@2.0.0",)
     assert [str(each) for each in made.app.packages] == ["ours/tools@1.2.0"]
     packages.install_packages(made, ["ours/tools"])
-    assert packages.remove_package(made, "ours/tools@1.2.0").packages == ("ours/tools@1.2.0",)
+    assert packages.remove_packages(made, ["ours/tools@1.2.0"]).packages == ("ours/tools@1.2.0",)
     assert [str(each) for each in made.app.packages] == ["ours/tools"]
 
 
@@ -117,7 +117,7 @@ def test_what_is_broken_in_vendor_can_be_removed(tmp_path: Path, broken: str, wh
         file.unlink()
     else:
         file.write_text(": [" if what == "no YAML" else file.read_text() + "x-new: 1\n")
-    packages.remove_package(AppDir(made.root), "ours/tools")
+    packages.remove_packages(AppDir(made.root), ["ours/tools"])
     assert AppDir(made.root).app.packages == ()
     packages.install_packages(AppDir(made.root), ["ours/tools"])
     AppDir(made.root).prototype("web")

@@ -33,7 +33,7 @@ def update(root: Path) -> None:
 
 
 def remove(root: Path) -> None:
-    packages.remove_package(AppDir(root), "ours/tools")
+    packages.remove_packages(AppDir(root), ["ours/tools"])
 
 
 Command = Callable[[Path], None]
