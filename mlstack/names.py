@@ -123,6 +123,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return None if form is None else by_form[form]
 
 
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Ask whether the nearest known name is meant, or give another text where nothing is near."""
+    near = nearest(name, known)
+    return f"did you mean `{near}`?" if near else otherwise
+
+
 def not_found(
     message: str, name: str, known: Iterable[str], *, hint: str | None = None, where: str | None = None
 ) -> NotFoundError:

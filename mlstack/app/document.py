@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError, YamlError
-from mlstack.names import nearest
+from mlstack.names import did_you_mean, nearest
 from mlstack.yaml import read as yamlread
 
 if TYPE_CHECKING:
@@ -315,8 +315,7 @@ class FieldReader:
         """Refuse every field that is not one of `names`, with the nearest of them."""
         for name in self._map:
             if name not in names:
-                near = nearest(str(name), names)
-                hint = f"did you mean `{near}`?" if near else f"known fields: {', '.join(names)}"
+                hint = did_you_mean(str(name), names, f"known fields: {', '.join(names)}")
                 self.refuse(name, "is no field of this file", hint=hint)
         return self
 

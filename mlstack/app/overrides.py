@@ -25,7 +25,7 @@ from mlstack.app.params import (
 from mlstack.app.prototype import NO_EFFECT, Param, Prototype
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, UnknownParamError, UsageError
-from mlstack.names import nearest, not_found
+from mlstack.names import did_you_mean, nearest, not_found
 
 if TYPE_CHECKING:
     from mlstack.app.reader import AppReader
@@ -152,8 +152,7 @@ def refuse_undeclared(overrides: Overrides, app: AppReader, environment: str | N
         if name in declared:
             continue
         message, is_component = f"no component has a parameter `{name}`", name in every
-        near = nearest(name, [*declared, *every])
-        hint = f"did you mean `{near}`?" if near else "mlstack param list"
+        hint = did_you_mean(name, [*declared, *every], "mlstack param list")
         own = [component for component in app.components() if isinstance(component, Component)]
         charts = [c.full_name for c in own if (p := app.prototype_of(c)).chart and name in p.params]
         if charts:

@@ -21,7 +21,7 @@ from mlstack.app.prototype import (
 )
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, ParamError, TypedValueError, UnknownParamError, UsageError
-from mlstack.names import nearest
+from mlstack.names import did_you_mean, nearest
 from mlstack.objects import masking
 from mlstack.yaml import write
 from mlstack.yaml.read import read_documents
@@ -529,9 +529,9 @@ class Declared:
                 notes[f"the chart has no value `{name}` of its own ({origin}); did you mean `{near}`?"] = None
             self._params[name], self._chains[name], self._values[name] = Param(name=name, schema={}), (), None
             return name
-        near, short = nearest(name, self._spellings), self._prototype.rpartition("/")[2]
+        short = self._prototype.rpartition("/")[2]
         owner = f"prototype `{short}`" if short else "the prototype"
-        hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {short}".rstrip()
+        hint = did_you_mean(name, self._spellings, f"mlstack prototype describe {short}".rstrip())
         message, is_typed = f"{owner} has no parameter `{name}`", layer.kind == LAYERS[-1]
         faults.append(ParamFault(message, str(origin), hint, names_nothing=is_typed))
         return None

@@ -61,6 +61,7 @@ from mlstack.errors import (
 )
 from mlstack.kube import parallel
 from mlstack.kube.client import Opener
+from mlstack.names import listed
 from mlstack.objects import masking
 from mlstack.objects.kube_object import DesiredState, Identity
 
@@ -318,8 +319,7 @@ def _moved(old: PlanData | None, now: PlanData) -> str:
         gone = old["uid"] and not now["uid"]
         return f"{'is gone and ' if gone else ''}would be {DONE[action]}, not {DONE[old['action']]}"
     texts = list(_differences(old["fields"], now["fields"]))
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    named = f": {', '.join(texts[:_SHOWN])}{more}" if texts else ""
+    named = f": {listed(texts, _SHOWN)}" if texts else ""
     return f"differs in another way than when it was approved{named}"
 
 

@@ -338,10 +338,10 @@ def _schema(version: Data) -> Data:
 
 
 def _listed(version: str, texts: Iterable[str]) -> Iterator[str]:
-    listed = [f"version `{version}`: {text}" for text in texts]
-    yield from listed[:_FIELDS_NAMED]
-    if len(listed) > _FIELDS_NAMED:
-        yield f"version `{version}`: and {len(listed) - _FIELDS_NAMED} fields more"
+    lines = [f"version `{version}`: {text}" for text in texts]
+    yield from lines[:_FIELDS_NAMED]
+    if len(lines) > _FIELDS_NAMED:
+        yield f"version `{version}`: and {len(lines) - _FIELDS_NAMED} fields more"
 
 
 def narrowed(old: Data, new: Data, path: str = "") -> Iterator[str]:

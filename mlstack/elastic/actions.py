@@ -112,7 +112,7 @@ def _write(cluster: Cluster, action: Action) -> tuple[WatchEvent | None, bool]:
                 live = cluster.get(ref)
                 return (WatchEvent(type="MODIFIED", object=live) if live is not None else None), False
         case "apply":
-            _check_owner(cluster.get(ref), ref, action.uid, NameTakenError)
+            _check_owner(cluster.get(ref), ref, action.uid)
             written = cluster.apply(body, manager=MANAGER, force=True)
         case "status":
             patch = {"metadata": {"resourceVersion": str(action.version)}, "status": body}
@@ -141,12 +141,10 @@ def _delete(cluster: Cluster, action: Action) -> tuple[WatchEvent, bool]:
     return (event if left is None else WatchEvent(type="MODIFIED", object=left)), True
 
 
-def _check_owner(
-    live: Mapping[str, Any] | None, ref: ObjectRef, uid: str, error: type[ConflictError] = ConflictError
-) -> None:
+def _check_owner(live: Mapping[str, Any] | None, ref: ObjectRef, uid: str) -> None:
     owners = ((live or {}).get("metadata") or {}).get("ownerReferences") or ()
     if live is not None and uid not in {str(owner.get("uid")) for owner in owners}:
-        raise error(f"`{ref}` is there and does not belong to the job")
+        raise NameTakenError(f"`{ref}` is there and does not belong to the job")
 
 
 # --- whether the API server would take the pods of a gang: asked by dry run before any room is taken ---

@@ -32,6 +32,11 @@ def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
+def conditions_of(status: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give the conditions of a status by their types."""
+    return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
+
+
 # --- nodes ---
 
 
@@ -149,7 +154,7 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
     labels = metadata.get("labels") or {}
     owner = controller_of(metadata)
     deleted = metadata.get("deletionTimestamp")
-    conditions = {str(row.get("type")): row for row in status.get("conditions") or ()}
+    conditions = conditions_of(status)
     ready, scheduled = conditions.get("Ready") or {}, conditions.get("PodScheduled") or {}
     grace_s = spec.get("terminationGracePeriodSeconds")
     return PodFacts(

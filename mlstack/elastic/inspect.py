@@ -9,7 +9,7 @@ from dataclasses import replace
 from mlstack.dataclass import Record, row
 from mlstack.elastic.cache import MOVES_KEPT_MS, ClusterCache, build_snapshot
 from mlstack.elastic.controller import no_training_jobs, sources
-from mlstack.elastic.facts import JobFacts
+from mlstack.elastic.facts import JobFacts, conditions_of
 from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
 from mlstack.elastic.snapshot import NO_LIMIT, Decision, Job, PolicyConfig, PriorityGrants, Snapshot
 from mlstack.elastic.state import restore_limits, restore_moves
@@ -250,7 +250,7 @@ def _standing(job: JobFacts) -> JobStanding:
         reason = UNSEEN
     elif not reason:
         # What keeps a job from being as it should be, or what it is doing.
-        conditions = {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
+        conditions = conditions_of(status)
         progress, priority = conditions.get("Progressing", {}), conditions.get("PriorityGranted", {})
         doing = str(progress.get("message") or "") if job.phase in ("Scaling", "Completing") else ""
         capped = str(priority.get("message") or "") if priority.get("status") == "False" else ""

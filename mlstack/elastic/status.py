@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from mlstack.clock import micro_time, timestamp
 from mlstack.elastic import training_job
-from mlstack.elastic.facts import PodFacts
+from mlstack.elastic.facts import PodFacts, conditions_of
 from mlstack.elastic.snapshot import Decision, Priority
 from mlstack.elastic.state import JobContext, shortened
 
@@ -129,22 +129,18 @@ _SCALES: Mapping[str, str] = {
 
 def says_waiting(status: Mapping[str, Any], text: str) -> bool:
     """Tell whether a status says already that the job waits, and for just this."""
-    admitted = _by_type(status).get("Admitted", {})
+    admitted = conditions_of(status).get("Admitted", {})
     reason, message = admitted.get("reason"), str(admitted.get("message") or "")
     if reason in ("WaitingForCapacity", "Refused"):
         return message == text
     return reason in _LASTING and message.endswith(f"{_SINCE}{text}")
 
 
-def _by_type(status: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
-
-
 def _conditions(
     standing: _Standing, priority: Priority, records: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Give the conditions; the time of a transition stays where nothing changed sides."""
-    before, now = _by_type(standing.before), timestamp(standing.now_ms // 1000)
+    before, now = conditions_of(standing.before), timestamp(standing.now_ms // 1000)
     claims: dict[str, Claim] = {
         "Admitted": _admitted(standing, before.get("Admitted", {})),
         "GangReady": _gang_ready(standing),

@@ -22,7 +22,7 @@ from mlstack.addresses import Endpoint, address, host_name, proxy_of
 from mlstack.app import document
 from mlstack.dataclass import Record, dataclass
 from mlstack.errors import ClusterError, NotFoundError, UsageError, YamlError
-from mlstack.names import nearest
+from mlstack.names import did_you_mean, nearest
 
 T = TypeVar("T")
 
@@ -131,8 +131,8 @@ class Kubeconfig(Record):
         if len(contexts) == 1:
             return contexts[0]
         if not contexts:
-            near = nearest(server, [context.server for context in self.contexts.values()])
-            hint = f"did you mean `{near}`?" if near else "kubectl config view; or name it: --context NAME"
+            servers = [context.server for context in self.contexts.values()]
+            hint = did_you_mean(server, servers, "kubectl config view; or name it: --context NAME")
             raise NotFoundError(f"no context leads to `{server}`", hint=hint)
         names = ", ".join(f"`{context.name}`" for context in contexts)
         raise UsageError(f"several contexts lead to `{server}`: {names}", hint="choose one: --context NAME")

@@ -190,10 +190,8 @@ class LoginCredentials:
     A MlstackError says that there is none.
     """
 
-    def __init__(
-        self, resolved: ContextLogin, pool: ConnectionPool, *, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._login, self._pool, self._clock = resolved.login, pool, clock
+    def __init__(self, resolved: ContextLogin, pool: ConnectionPool) -> None:
+        self._login, self._pool = resolved.login, pool
         self._is_renewable = not isinstance(resolved.source, Proof)
         match resolved.source:
             case Plugin() as plugin:
@@ -218,7 +216,7 @@ class LoginCredentials:
         with self._lock:
             if self._fault is not None and self._failures > failures:  # it failed while we waited for it
                 raise self._fault
-            is_over = self._expires_s is not None and self._clock() >= self._expires_s
+            is_over = self._expires_s is not None and time.time() >= self._expires_s
             if refused is self._headers or (refused is None and is_over):
                 self._renew()
             return self._headers
@@ -409,10 +407,8 @@ class IdTokens:
     It gives none twice: to be asked again says that it was refused. One thread at a time asks it.
     """
 
-    def __init__(
-        self, resolved: ContextLogin, source: IdToken, *, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._login, self._source, self._clock = resolved, source, clock
+    def __init__(self, resolved: ContextLogin, source: IdToken) -> None:
+        self._login, self._source = resolved, source
         self._given: str | None = None
 
     def __call__(self) -> Proof:
@@ -423,7 +419,7 @@ class IdTokens:
         proof = self._source.proof
         if not proof.authorization:
             proof = self._renew("is missing")
-        elif self._clock() >= (proof.expires_s or 0):
+        elif time.time() >= (proof.expires_s or 0):
             proof = self._renew("has expired")
         elif proof.authorization == self._given:
             proof = self._renew("is refused by the API server")

@@ -8,6 +8,7 @@ from threading import Event, Thread
 from typing import TypeVar
 
 from mlstack.errors import MlstackError, NotReadyError, UnreachableError
+from mlstack.names import listed
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -18,7 +19,6 @@ LIST_FROM = 5
 """From so many objects of one kind and namespace on, one list is cheaper than asking for each."""
 GRACE_S = 5.0
 """How long a person who interrupts waits for requests that are under way: long for a server that answers."""
-_NAMED = 3  # objects that one fault is told of; the lines of a run name them all
 
 
 def run(work: Callable[[T], R], items: Sequence[T]) -> list[R | MlstackError]:
@@ -80,8 +80,7 @@ def together(errors: Sequence[MlstackError]) -> MlstackError:
     ended = "did not get there in time" if isinstance(first, NotReadyError) else "were refused"
     lines = [f"{len(errors)} objects {ended}"]
     for text, names in subjects.items():
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        lines.append(f"  {', '.join(names[:_NAMED])}{more}: {text}" if names else f"  {text}")
+        lines.append(f"  {listed(names)}: {text}" if names else f"  {text}")
     hints = list(dict.fromkeys(error.hint for error in errors if error.hint))
     joined = MlstackError.__new__(type(first))
     joined.__dict__.update(first.__dict__)

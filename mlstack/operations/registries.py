@@ -20,7 +20,7 @@ from mlstack.app.reader import as_overridden
 from mlstack.app.versions import RegistryIndex, newest
 from mlstack.dataclass import Record, row
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, TemplateError, UsageError
-from mlstack.names import check_registry_name, nearest, not_found, version_key
+from mlstack.names import check_registry_name, did_you_mean, not_found, version_key
 from mlstack.registries.distribution import SCHEME
 from mlstack.registries.oci import Repository, place_of
 from mlstack.registries.publish import build_index, refuse_chart
@@ -176,8 +176,7 @@ def add_registry(
 def _ref(app: AppDir, name: str, address: str, protocol: str, stands: Path | None) -> RegistryRef:
     """Give a registry as `app.yaml` shall name it: a folder by its path from the app."""
     if protocol and protocol not in protocols():
-        near = nearest(protocol, protocols())
-        hint = f"did you mean `{near}`?" if near else f"known types: {', '.join(protocols())}"
+        hint = did_you_mean(protocol, protocols(), f"known types: {', '.join(protocols())}")
         raise UsageError(f"no type `{protocol}` of registries", hint=hint)
     protocol = protocol or asked_protocol(address)
     is_relative = protocol == "directory" and not address.startswith(("/", "~", "file://"))

@@ -46,8 +46,6 @@ class MemoryCluster:
         schemas: the built-in kinds and their fields.
         name: what tells this cluster from others; UIDs depend on it.
         clock: gives the time in seconds since 1970.
-        on_idle: called when a watch has nothing more to give; what it writes is given too. Simulated
-            controllers go here.
         denies: tells which rights we do not have, when asked about them; writes are not held to it.
     """
 
@@ -57,7 +55,6 @@ class MemoryCluster:
         *,
         name: str = "memory",
         clock: Callable[[], float] = time.time,
-        on_idle: Callable[[], object] = lambda: None,
         denies: Callable[[Right], bool] | None = None,
     ) -> None:
         self._name = name
@@ -66,7 +63,8 @@ class MemoryCluster:
         self._store = ObjectStore()
         self._schemas, self._catalog = schemas, Catalog(schemas)
         self._numbers = count(1)
-        self.on_idle = on_idle
+        # Called when a watch has nothing more to give; what it writes is given too: simulated controllers.
+        self.on_idle: Callable[[], object] = lambda: None
         # What containers have written, by namespace, pod and container.
         self.written: dict[tuple[str, str, str], str] = {}
         self._denies = denies

@@ -42,7 +42,7 @@ from mlstack.validate.rules import (
     selects,
     syntax,
 )
-from mlstack.validate.schema import did_you_mean
+from mlstack.validate.schema import suggestion
 
 _TABLE = "api_server.rules"
 
@@ -327,7 +327,7 @@ def _mounts(pod: Field) -> Problems:
     names = {volume.text for volume in volumes}
     for mounted in pod.all(f"{_CONTAINERS}.volumeMounts|volumeDevices[].name"):
         if mounted.text and mounted.text not in names:
-            hint = did_you_mean(mounted.text, names)
+            hint = suggestion(mounted.text, names)
             yield mounted.says(f"no volume {shown(mounted.text)} in this pod{hint}")
 
 
@@ -360,5 +360,5 @@ def _deployment(spec: Field) -> Problems:
 @check
 def _time_zone(zone: Field) -> Problems:
     if zone and zone.text not in time_zones():
-        hint = did_you_mean(zone.text, time_zones())
+        hint = suggestion(zone.text, time_zones())
         yield zone.says(f"must be a time zone such as `Europe/Berlin`, got {shown(zone.value)}{hint}")

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from mlstack.app.schema import matches
-from mlstack.names import nearest
+from mlstack.names import did_you_mean
 from mlstack.objects.kube_object import same
 from mlstack.objects.resources import quantity
 
@@ -229,8 +229,7 @@ def check(expression: str, names: Iterable[str]) -> None:
 def _check(node: SyntaxNode, names: frozenset[str]) -> None:
     match node:
         case ("name", name) if name not in names and name not in _TYPES:
-            near = nearest(name, names)
-            meant = f"did you mean `{near}`?" if near else f"there are {', '.join(sorted(names))}"
+            meant = did_you_mean(name, names, f"there are {', '.join(sorted(names))}")
             raise UnsupportedError(f"there is no variable `{name}`: {meant}")
         case ("list", items):
             inner = items

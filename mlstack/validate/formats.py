@@ -331,9 +331,7 @@ def env_name(text: str, *, minor: int) -> str | None:
     """Check the name of an environment variable for Kubernetes 1.`minor`."""
     if minor >= _RELAXED_ENV:
         return _any_env(text)
-    if text == "." or text.startswith(".."):
-        return f"must not be `.` or start with `..`, got {shown(text)}"
-    return _plain_env(text)
+    return _no_dots(text) or _plain_env(text)
 
 
 def port_name(text: str) -> str | None:
@@ -349,9 +347,12 @@ def port_name(text: str) -> str | None:
 
 def config_key(text: str) -> str | None:
     """Check a key of a ConfigMap or Secret: it may become a file name."""
-    if text == "." or text.startswith(".."):
-        return f"must not be `.` or start with `..`, got {shown(text)}"
-    return _config_key(text)
+    return _no_dots(text) or _config_key(text)
+
+
+def _no_dots(text: str) -> str | None:
+    is_wrong = text == "." or text.startswith("..")
+    return f"must not be `.` or start with `..`, got {shown(text)}" if is_wrong else None
 
 
 def relative_path(text: str) -> str | None:

@@ -16,7 +16,7 @@ from mlstack.app.document import AppDocument
 from mlstack.app.environment import PolicyFile
 from mlstack.dataclass import Record, dataclass, row
 from mlstack.errors import ConfigError, SchemaError, UsageError
-from mlstack.names import nearest
+from mlstack.names import did_you_mean, nearest
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.references import PodTemplate, templates
 from mlstack.objects.resources import is_gpu
@@ -279,8 +279,7 @@ def chosen(words: str, known: Mapping[str, Policy]) -> list[Policy]:
     sets = dict.fromkeys([ALL, *(name for policy in known.values() for name in policy.sets)])
     for name in names:
         if name not in sets and name not in known:
-            near = nearest(name, [*sets, *known])
-            hint = f"did you mean `{near}`?" if near else f"sets: {', '.join(sets)}; mlstack policy list"
+            hint = did_you_mean(name, [*sets, *known], f"sets: {', '.join(sets)}; mlstack policy list")
             raise UsageError(f"no policy and no set of policies is called `{name}`", hint=hint)
     return [policy for policy in known.values() if {ALL, policy.id, *policy.sets} & set(names)]
 

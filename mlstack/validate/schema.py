@@ -10,7 +10,7 @@ from typing import Any
 
 from mlstack.app.schema import matches
 from mlstack.dataclass import Record
-from mlstack.names import nearest
+from mlstack.names import did_you_mean
 from mlstack.objects.kube_object import Schema, Schemas, list_type_of
 from mlstack.objects.resources import quantity
 from mlstack.validate import cel
@@ -29,10 +29,10 @@ _BITS = {"int32": 31, "int64": 63}
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
-def did_you_mean(text: str, known: Iterable[str]) -> str:
+def suggestion(text: str, known: Iterable[str]) -> str:
     """Give the end of a message that names what is near, empty if nothing is."""
-    near = nearest(text, known) if text else None
-    return f", did you mean `{near}`?" if near else ""
+    hint = did_you_mean(text, known) if text else ""
+    return f", {hint}" if hint else ""
 
 
 class SchemaCheck(Record):
@@ -75,7 +75,7 @@ class SchemaCheck(Record):
         allowed = schema.get("enum")
         if allowed is None or field.value in allowed or (field.value == "" and not self.custom):
             return
-        hint = did_you_mean(field.text, [value for value in allowed if isinstance(value, str)])
+        hint = suggestion(field.text, [value for value in allowed if isinstance(value, str)])
         yield field.says(f"must be one of {_listed(allowed)}, got {shown(field.value)}{hint}")
 
     def _list(self, schema: Schema, field: Field, *, closed: bool) -> Problems:
@@ -115,7 +115,7 @@ class SchemaCheck(Record):
             elif isinstance(others, Mapping):
                 yield from self.check(others, inner, closed=closed)
             elif closed and self._is_closed(schema) and not (embedded and name in ("apiVersion", "kind")):
-                yield inner.says(f"unknown field `{name}`{did_you_mean(name, properties)}")
+                yield inner.says(f"unknown field `{name}`{suggestion(name, properties)}")
 
     def _is_closed(self, schema: Schema) -> bool:
         if schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("additionalProperties") is True:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlstack.errors import ConfigError
-from mlstack.names import nearest
 from mlstack.objects import resources
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group, plural_of
 from mlstack.objects.references import PodTemplate, templates
@@ -27,7 +26,7 @@ from mlstack.validate.api_server_rules import pod_rule, rules_for
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, fault_of, shown
 from mlstack.validate.operator_rules import operator_rules_for
 from mlstack.validate.rules import load, when
-from mlstack.validate.schema import Definitions, SchemaCheck, check_custom, custom_definitions
+from mlstack.validate.schema import Definitions, SchemaCheck, check_custom, custom_definitions, suggestion
 
 FIRST_MINOR = 30
 LAST_MINOR = 37
@@ -166,9 +165,9 @@ def _no_such_kind(obj: KubeObject, schemas: Schemas) -> str:
     served = _served([kind for kind in Kinds.builtin() if kind.kind == obj.kind], schemas)
     if served:
         return f"must be {served} for kind `{obj.kind}`, got {shown(obj.api_version)}"
-    near = nearest(obj.kind, {kind.kind for kind in Kinds.builtin() if kind.is_served_by(schemas.minor)})
-    hint = f", did you mean `{near}`?" if near else ""
-    return f"no kind `{obj.kind}` in {shown(obj.api_version)} of Kubernetes {schemas.version}{hint}"
+    known = {kind.kind for kind in Kinds.builtin() if kind.is_served_by(schemas.minor)}
+    version = f"{shown(obj.api_version)} of Kubernetes {schemas.version}"
+    return f"no kind `{obj.kind}` in {version}{suggestion(obj.kind, known)}"
 
 
 # --- the schemas of the built-in kinds that mlstack ships ---

@@ -15,13 +15,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "mlstack"
 LINES = {
-    "": 2000,
+    "": 2005,
     "app": 7120,
     "cli": 7269,
     "deploy": 8845,
     "elastic": 7590,
     "importers": 3020,
-    "kube": 3270,
+    "kube": 3265,
     "objects": 2890,
     "operations": 7541,
     "readiness": 3225,
@@ -33,7 +33,7 @@ LINES = {
     "yaml": 1610,
 }
 MODULES = 183
-LINES_OF_PRODUCT = 71_323
+LINES_OF_PRODUCT = 71_320
 LINES_OF_TESTS = 78_790
 
 
