@@ -433,22 +433,22 @@ def _beside(pod_sets: Iterable[PodSet], running: Sequence[Data], nodes: Sequence
     apart = [pod for pod in running if repelling(pod["spec"])]
     rows = []
     for pods in pod_sets:
-        own, rule, doubts = repelling(pods.spec), pods.spreading, list(pods.doubts)
+        own_terms, rule, doubts = repelling(pods.spec), pods.spreading, list(pods.doubts)
         shut: set[tuple[str, str]] = set()
         alike: dict[str, int] = defaultdict(int)
-        for pod in running if own or rule else apart:
+        for pod in running if own_terms or rule else apart:
             metadata, labels = pod["metadata"], pod["metadata"].get("labels") or {}
             space = str(metadata.get("namespace"))
-            there = by_name.get(str(pod["spec"].get("nodeName") or ""), {})
-            terms = [row for row in own if repels(row, pods.namespace, labels, space)]
-            theirs = repelling(pod["spec"])
-            terms += [row for row in theirs if repels(row, space, pods.labels, pods.namespace)]
+            domains = by_name.get(str(pod["spec"].get("nodeName") or ""), {})
+            terms = [row for row in own_terms if repels(row, pods.namespace, labels, space)]
+            pod_terms = repelling(pod["spec"])
+            terms += [row for row in pod_terms if repels(row, space, pods.labels, pods.namespace)]
             if any(map(is_odd, terms)):
                 doubts.append(f"Pod {space}/{metadata['name']} may keep it away (pod anti-affinity)")
             keys = [str(row.get("topologyKey")) for row in terms if not is_odd(row)]
-            shut.update((key, there[key]) for key in keys if key in there)
+            shut.update((key, domains[key]) for key in keys if key in domains)
             if rule and space == pods.namespace and not metadata.get("deletionTimestamp"):
-                alike[there.get(str(rule.get("topologyKey")), "")] += selects(
+                alike[domains.get(str(rule.get("topologyKey")), "")] += selects(
                     rule.get("labelSelector"), labels
                 )
         names = frozenset(name for name, labels in by_name.items() if shut and shut & labels.items())

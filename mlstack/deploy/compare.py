@@ -128,11 +128,11 @@ def _with_cluster(
     state = _moved(desired.desired(), place, other)
     resolved = resolve(goal, opener, state=state)
     changes = diff_environment(resolved, ApplyOptions(dry_run=True)).changes.changes
-    own = Identity("", "Namespace", "", state.namespace)  # which an apply would make first
+    namespace = Identity("", "Namespace", "", state.namespace)  # which an apply would make first
     return tuple(
         replace(change, fields=veiled(change.fields, state.secrets))
         for change in changes
-        if change.component or change.identity != own
+        if change.component or change.identity != namespace
     ), state.notes
 
 

@@ -172,15 +172,15 @@ def resolve(
         except InvalidError as error:
             if not left:
                 raise
-            said = "; ".join(f"`{cause.field}` {cause.message}" for cause in error.causes) or error.message
-            raise _cannot_leave(manifest, left, f"without them the object is not valid: {said}") from error
+            faults = "; ".join(f"`{cause.field}` {cause.message}" for cause in error.causes) or error.message
+            raise _cannot_leave(manifest, left, f"without them the object is not valid: {faults}") from error
         losses = lost(live, forced.object)
-        theirs = [(owner, path) for owner, path in losses if not policy.takes(owner, path)]
-        fitting = managed_fields.cut(payload, [path for _, path in theirs])
+        kept = [(owner, path) for owner, path in losses if not policy.takes(owner, path)]
+        fitting = managed_fields.cut(payload, [path for _, path in kept])
         fitting = _without_ignored(fitting, live, forced.object, policy)
-        owners = {owner for owner, path in theirs if not policy.is_ignored(path)}
-        left += [(owner, path) for owner, path in theirs if owner in owners]
-        if fitting == payload and not theirs:
+        owners = {owner for owner, path in kept if not policy.is_ignored(path)}
+        left += [(owner, path) for owner, path in kept if owner in owners]
+        if fitting == payload and not kept:
             return ConflictResolution(payload=payload, forced=forced, taken=losses, left=left)
         if fitting == payload:
             break
@@ -219,12 +219,12 @@ def is_owned(tree: Tree, path: Path) -> bool:
 
 
 def _cannot_leave(manifest: KubeObject, left: Sequence[OwnedField], why: str) -> ConflictError:
-    what = (
+    fields = (
         f"{', '.join(f'`{name}`' for name in names)} to {owner}"
         for owner, names in _names_by_owner(left).items()
     )
     return ConflictError(
-        f"`{manifest.identity}` cannot leave {'; '.join(what)}: {why}",
+        f"`{manifest.identity}` cannot leave {'; '.join(fields)}: {why}",
         conflicts=tuple(
             FieldConflict(manager=owner.manager, path=path_text(path), subresource=owner.subresource)
             for owner, path in left
@@ -298,11 +298,11 @@ def gone_by_adoption(
     would own; many of them are defaults, which come back with their values: a new object shows which.
     """
     entries = managed_fields.entries(live)
-    theirs = managed_fields.union_all(entry.tree for entry in entries if entry.owner in ADOPTABLE)
+    adoptable_tree = managed_fields.union_all(entry.tree for entry in entries if entry.owner in ADOPTABLE)
     others = [entry.tree for entry in entries if entry.owner not in ADOPTABLE and entry.owner != OURS]
     kept = managed_fields.union_all([managed_fields.owned(resolution.forced.object), *others])
     left = [path for _, path in resolution.left]
-    tree = _without(managed_fields.minus(theirs, kept), [*spare, *left])
+    tree = _without(managed_fields.minus(adoptable_tree, kept), [*spare, *left])
     return changed_without(cluster, live, data, tree)
 
 

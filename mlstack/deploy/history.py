@@ -558,5 +558,4 @@ def before_leaving(record: Callable[[], None]) -> None:
 def run_summary(target: Target, verb: str) -> str:
     """Give a run in a few words: `apply -c cnn,web with --set`; values are not told, some are secret."""
     components = f" -c {','.join(target.components)}" if target.components else ""
-    own = " with --set" if target.overrides else ""
-    return f"{verb}{components}{own}"
+    return f"{verb}{components}{' with --set' if target.overrides else ''}"

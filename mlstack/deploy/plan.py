@@ -126,9 +126,9 @@ class ApplyPlan(Record):
     @property
     def namespace_creation(self) -> tuple[Change, ...]:
         """Give the creation of the environment's namespace, if there is one: the lock lives in it."""
-        own = Identity("", "Namespace", "", self.place.namespace)
+        key = Identity("", "Namespace", "", self.place.namespace)
         return tuple(
-            change for change in self.changes.writes if change.identity == own and change.action == "create"
+            change for change in self.changes.writes if change.identity == key and change.action == "create"
         )
 
 
@@ -195,9 +195,9 @@ def refuse_new(approved: Changes, now: Changes) -> None:
     for change in now.writes:
         before = shown.get(change.identity)
         if before is None or before.digest != change.digest:
-            what = what_moved(before, change) if before is not None else f"{change.action} is new"
+            difference = what_moved(before, change) if before is not None else f"{change.action} is new"
             raise OutdatedError(
-                f"another run was faster, and `{change.identity}` is not as it was shown: {what}",
+                f"another run was faster, and `{change.identity}` is not as it was shown: {difference}",
                 hint="nothing was done; run the command again to see what is left",
             )
 
@@ -406,8 +406,8 @@ def _changes(
                 live = context.cluster.get(ObjectRef.of(manifest.data)) if reachable else None
             except ClusterError:  # what is wrong is known already
                 live = None
-            said = result.message.removeprefix(f"`{manifest.identity}`").removeprefix(" is refused")
-            reasons = (said.removeprefix(": ").strip(),)
+            reason = result.message.removeprefix(f"`{manifest.identity}`").removeprefix(" is refused")
+            reasons = (reason.removeprefix(": ").strip(),)
             refusal = Refusal(kind="invalid", reasons=reasons, hint=result.hint or "", error=result)
             yield refused(manifest, live, refusal)
 

@@ -266,14 +266,14 @@ def everything(
             verdicts[key] = PruneVerdict("delete", f"goes with namespace `{key.namespace}`")
     taken = refuse_along(cluster, inventory, verdicts, namespaces, spare)
     judged = {member.identity: verdicts.get(member.identity, _HIDDEN) for member in in_files}
-    theirs = {key: verdict for key, verdict in judged.items() if verdict.fate == "foreign"}
-    own = [member for member in served if member.identity not in theirs]
-    changes = _deletions(resolved, own, lives, verdicts)
+    foreign = {key: verdict for key, verdict in judged.items() if verdict.fate == "foreign"}
+    ours = [member for member in served if member.identity not in foreign]
+    changes = _deletions(resolved, ours, lives, verdicts)
     going = [change.live for change in changes if change.action == "delete" and change.live is not None]
     return PruneSet(
         changes=changes,
         forgotten=_forgotten(verdicts) & inventory.members.keys(),
-        notes=(*_left_alone(theirs), *taken_along(going, cluster), *retained(going, cluster), *taken),
+        notes=(*_left_alone(foreign), *taken_along(going, cluster), *retained(going, cluster), *taken),
     )
 
 

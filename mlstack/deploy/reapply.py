@@ -209,15 +209,15 @@ def target_of(document: PlanData, target: Target) -> Target:
     app = target.app.app.name
     if document["app"] != app:
         raise ConfigError(f"the plan is for app `{document['app']}`, this is app `{app}`")
-    own = target.app.environment(document["environment"])
-    elsewhere = document["context"] if document["context"] != own.context else None
+    current = target.app.environment(document["environment"])
+    elsewhere = document["context"] if document["context"] != current.context else None
     return replace(
         target,
         environment=document["environment"],
         components=tuple(document["selection"]),
         overrides=_overrides(document, target.overrides),
         context=target.context or elsewhere,
-        namespace=document["namespace"] if document["namespace"] != own.namespace else None,
+        namespace=document["namespace"] if document["namespace"] != current.namespace else None,
     )
 
 
@@ -253,12 +253,12 @@ def refuse_moved_files(document: PlanData, target: Target, *, where: str) -> Non
     """
     inputs = _inputs(target, document["salt"], costly=document["costly"])
     packages, moved = target.app.lock.digests, list[str]()
-    for what, before, now in (("package ", document["packages"], packages), ("", document["inputs"], inputs)):
+    for kind, before, now in (("package ", document["packages"], packages), ("", document["inputs"], inputs)):
         for name in sorted(before.keys() | now.keys()):
             old, new = before.get(name, ""), now.get(name, "")
             if old != new:
                 verb = "has changed" if old and new else "is new" if new else "is not read any more"
-                moved.append(f"{what}`{name}` {verb}")
+                moved.append(f"{kind}`{name}` {verb}")
     if moved:
         text = "\n  ".join(["the files have changed since the plan was made; nothing was done", *moved])
         raise ConfigError(text, where=where, hint=_again(document))
@@ -375,8 +375,8 @@ def read(path: Path) -> PlanData:
             hint=f"use the mlstack that made it ({head.get('tool', 'a newer one')}), or {_NEW_PLAN}",
         )
     if (api_version, kind) != (API_VERSION, KIND):
-        what = f"a `{kind}` of `{api_version}`" if kind else "something else"
-        raise ConfigError(f"this is no plan file, but {what}", where=where, hint=_NEW_PLAN)
+        found = f"a `{kind}` of `{api_version}`" if kind else "something else"
+        raise ConfigError(f"this is no plan file, but {found}", where=where, hint=_NEW_PLAN)
     try:
         check_file(KIND, document, source=where)
     except SchemaError as error:
@@ -442,9 +442,9 @@ def _last_before(past: History, revisions: Sequence[Revision]) -> tuple[Revision
         if not inventory.notes and any(not member.owned_hash for member in inventory.ordered()):
             before, notes = revisions, [f"the run after revision {revisions[-1].number} was cut off"]
     if not before:
-        there = f"only revision {revisions[0].number}" if revisions else "no history"
+        history = f"only revision {revisions[0].number}" if revisions else "no history"
         raise NotFoundError(
-            f"environment `{past.environment}` has nothing to go back to: {there}",
+            f"environment `{past.environment}` has nothing to go back to: {history}",
             hint=f"mlstack history {past.environment}",
         )
     revision = last_good_revision(before) or before[-1]

@@ -85,8 +85,8 @@ def unless_refused(reason: str, error: MlstackError) -> str | Refusal:
     if is_taken or (isinstance(error, ForbiddenError) and error.why == "rights"):
         return reason
     causes = error.causes if isinstance(error, InvalidError) else ()
-    said = "; ".join(f"`{cause.field}` {cause.message}".replace("`` ", "") for cause in causes)
-    text = f"{reason}, and made anew it would be refused: {said or error.message}"
+    faults = "; ".join(f"`{cause.field}` {cause.message}".replace("`` ", "") for cause in causes)
+    text = f"{reason}, and made anew it would be refused: {faults or error.message}"
     hint = "mend what the server says first, or let the files say what the cluster has"
     return Refusal(kind="immutable", reasons=(text,), hint=hint)
 
@@ -111,9 +111,9 @@ def sentence(manifest: KubeObject, causes: Sequence[Cause], changed: Sequence[Fi
         for path in named if cause.field not in ("", "spec") else meant or named:
             reasons.setdefault(path, text)
     fields = [f"`{path}`" for path in reasons] or [change_text(change) for change in changed]
-    said = "; ".join(dict.fromkeys(text for text in reasons.values() if text))
+    reason = "; ".join(dict.fromkeys(text for text in reasons.values() if text))
     what = f"{listed(fields, _NAMED) or 'a field'} cannot change while the object exists"
-    return f"{what} ({said})" if said else what
+    return f"{what} ({reason})" if reason else what
 
 
 # --- ask the server what it would make of an object that is new ---

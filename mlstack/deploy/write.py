@@ -210,12 +210,12 @@ class ObjectWriter:
             live, namespace = self._cluster.get(ref), change.identity.namespace
             if live is not None and _kept_by_pods(live) != _kept_by_pods(change.subject.data):
                 pods = self._cluster.list("v1", "Pod", namespace=namespace, metadata_only=True).items
-        own = [
+        owned = [
             pod["metadata"]
             for pod in pods
             if any(o.get("uid") == change.live_uid for o in pod["metadata"].get("ownerReferences") or ())
         ]
-        ends = [Gone(ObjectRef("v1", "Pod", ref.namespace, str(pod["name"])), pod["uid"]) for pod in own]
+        ends = [Gone(ObjectRef("v1", "Pod", ref.namespace, str(pod["name"])), pod["uid"]) for pod in owned]
         if self._persist(change, partial(self._begin_end, ref, change.live_uid, propagation)):
             yield Gone(ref, change.live_uid)
         yield from [
@@ -232,7 +232,7 @@ class ObjectWriter:
 
     def _persist(self, change: Change, ask: Callable[[], T]) -> T:
         begun_s = told_s = self._clock.now_s()
-        said, pauses = "", backoff(0.05, 1.0)
+        told, pauses = "", backoff(0.05, 1.0)
         while True:
             try:
                 return ask()
@@ -242,9 +242,9 @@ class ObjectWriter:
                 if now_s - begun_s >= patience_s:
                     raise
                 is_due = now_s - told_s >= STILL_S
-                if error.message != said or is_due:
-                    said, told_s = error.message, now_s
-                    text = said.removeprefix(f"`{change.identity}`: ")
+                if error.message != told or is_due:
+                    told, told_s = error.message, now_s
+                    text = told.removeprefix(f"`{change.identity}`: ")
                     self._tell(RunEvent("still" if is_due else "waiting", change.identity, text))
             self._clock.sleep(next(pauses))
 

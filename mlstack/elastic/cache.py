@@ -184,15 +184,15 @@ class ClusterCache:
     def assign_pods(self) -> tuple[dict[str, list[PodFacts]], list[PodFacts]]:
         """Give the pods of each job, by index, and those of others: owners tell, labels say nothing."""
         owners = {job.uid: job.key for job in self.jobs.values()}
-        owners |= {its.uid: owners[its.owner] for its in self.sets.values() if its.owner in owners}
-        own: dict[str, list[PodFacts]] = {job.key: [] for job in self.jobs.values()}
+        owners |= {live.uid: owners[live.owner] for live in self.sets.values() if live.owner in owners}
+        by_job: dict[str, list[PodFacts]] = {job.key: [] for job in self.jobs.values()}
         foreign: list[PodFacts] = []
         for pod in self.pods.values():
             key = owners.get(pod.owner, "") if pod.of_training else ""
-            (own[key] if key else foreign).append(pod)
-        for of_job in own.values():
-            of_job.sort(key=lambda pod: (len(pod.name), pod.name))
-        return own, foreign
+            (by_job[key] if key else foreign).append(pod)
+        for job_pods in by_job.values():
+            job_pods.sort(key=lambda pod: (len(pod.name), pod.name))
+        return by_job, foreign
 
     def nodes(self) -> list[NodeFacts]:
         """Give the nodes that take pods."""
@@ -357,8 +357,8 @@ class _SnapshotBuilder:
             last = max(pods, key=lambda pod: pod.created_ms, default=None)
             asked = last.requests if last else tried.get(role.role, role.requests)
             # Ports of the node, unlike what containers request, may have been changed in the job since.
-            own = {name: n for name, n in asked.items() if not resources.is_host_port(name)}
-            roles.append(replace(role, requests={**role.requests, **own}))
+            admitted = {name: n for name, n in asked.items() if not resources.is_host_port(name)}
+            roles.append(replace(role, requests={**role.requests, **admitted}))
         return replace(job, trainer=roles[0], servers=tuple(roles[1:]))
 
     def build(self, moves_ms: tuple[int, ...]) -> Snapshot:
@@ -440,16 +440,16 @@ class _SnapshotBuilder:
     def _demand_servers(self, job: JobFacts, live: Mapping[str, PodFacts]) -> None:
         """Demand room for masters and parameter servers that wait, or that their StatefulSet will create."""
         for role in job.servers:
-            its_set = self._cache.sets.get(f"{job.namespace}/{role.set_name}")
+            owned = self._cache.sets.get(f"{job.namespace}/{role.set_name}")
             for name in (f"{role.set_name}-{index}" for index in range(role.count)):
                 if name not in live:
                     demand = Demand(
                         key=f"{job.namespace}/{name}",
                         request=vector(role.requests, self._names),
                         priority=self._classes.get(role.priority_class, 0),
-                        created_ms=its_set.created_ms if its_set else job.spec.created_ms if job.spec else 0,
+                        created_ms=owned.created_ms if owned else job.spec.created_ms if job.spec else 0,
                         job=job.key,
-                        nodes=self._cache.eligible_nodes((its_set or role).shape),
+                        nodes=self._cache.eligible_nodes((owned or role).shape),
                     )
                     self._demands.append(demand)
                 elif not live[name].node:

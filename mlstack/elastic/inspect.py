@@ -182,8 +182,8 @@ def check_policy(name: str, *, also: Iterable[str] = ()) -> None:
         )
     if name not in POLICIES:
         names = sorted({*policies(), *also})
-        names_there = ", ".join(f"`{policy}`" for policy in names)
-        raise NotFoundError(f"no scaling policy `{name}`; known: {names_there}", near=nearest(name, names))
+        known = ", ".join(f"`{policy}`" for policy in names)
+        raise NotFoundError(f"no scaling policy `{name}`; known: {known}", near=nearest(name, names))
 
 
 def policies() -> list[str]:
@@ -233,8 +233,8 @@ def explained(decided: ElasticPlan, name: str) -> ExplainedJob:
     """
     jobs = [job for job in decided.jobs if name in (job.job, job.job.partition("/")[2])]
     if len(jobs) > 1:
-        names_there = ", ".join(f"`{job.job}`" for job in jobs)
-        raise NotFoundError(f"`{name}` is the name of several jobs", hint=f"one of {names_there}")
+        names = ", ".join(f"`{job.job}`" for job in jobs)
+        raise NotFoundError(f"`{name}` is the name of several jobs", hint=f"one of {names}")
     if not jobs:
         known = [job.job for job in decided.jobs]
         hint = f"there is {listed(known)}" if known else "mlstack elastic status lists all jobs"

@@ -52,12 +52,12 @@ def environment(job: TrainingJob, role: RoleName, index: int | None) -> list[Map
         }
     if index is not None:
         values["MLSTACK_INDEX"] = str(index)
-    own = {str(variable.get("name")) for variable in job.env}
+    given = {str(variable.get("name")) for variable in job.env}
     ours = [
         *_downward(is_numbered=index is None),
         *({"name": name, "value": value} for name, value in values.items()),
     ]
-    return [*(variable for variable in ours if variable["name"] not in own), *job.env]
+    return [*(variable for variable in ours if variable["name"] not in given), *job.env]
 
 
 def _edl_environment(job: TrainingJob) -> dict[str, str]:

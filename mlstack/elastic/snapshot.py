@@ -328,11 +328,11 @@ def _built(kind: Any, value: Any, place: str, size: int) -> Any:
         return {name: _built(parts[1], item, f"{place}.{name}", size) for name, item in value.items()}
     if isinstance(value, dict) and hasattr(form, "__dataclass_fields__"):
         hints = {name: hint for name, hint in _hints(form).items() if name in value}
-        own = {name: _built(hint, value[name], f"{place}.{name}", size) for name, hint in hints.items()}
-        for name in _VECTORS & own.keys():
-            if len(own[name]) != size and (own[name] or name != "devices"):
+        fields = {name: _built(hint, value[name], f"{place}.{name}", size) for name, hint in hints.items()}
+        for name in _VECTORS & fields.keys():
+            if len(fields[name]) != size and (fields[name] or name != "devices"):
                 raise ValueError(f"`{place[1:]}.{name}` must be {size} amounts, one for each of `resources`")
-        return form(**{**value, **own})
+        return form(**{**value, **fields})
     if type(value) is form or (form is Literal and value in parts):
         return value
     wanted = f"one of {', '.join(parts)}" if form is Literal else _TYPES.get(form, "a map")

@@ -150,12 +150,12 @@ class SpecFields:
 
     def check(self, known: Iterable[str]) -> None:
         """Refuse two spellings of one field, and warn of fields that nobody reads."""
-        own = {spelling: name for name in known for spelling in spellings(name)}
+        names = {spelling: name for name in known for spelling in spellings(name)}
         for name in self._values:
-            if name not in own:
+            if name not in names:
                 self.warn(f"`{name}` is no field of a TrainingJob and is ignored")
-            elif own[name] != name and None not in (self._values[name], self._values.get(own[name])):
-                self.fault(f"`{own[name]}` and `{name}` are two spellings of one field: give one of them")
+            elif names[name] != name and None not in (self._values[name], self._values.get(names[name])):
+                self.fault(f"`{names[name]}` and `{name}` are two spellings of one field: give one of them")
 
 
 def spec_field(name: str, default: Any, **options: Any) -> Any:
@@ -414,8 +414,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 
 def own_spec_names(spec: Mapping[str, Any], level: str = "spec") -> dict[str, Any]:
     """Write a spec, or a part of one, by EDL's names; two spellings of one field stay two."""
-    own = {spelling: name for name in FIELDS[level] for spelling in spellings(name) if name not in spec}
-    named = {own.get(name, name): value for name, value in spec.items()}
+    edl_names = {spelling: name for name in FIELDS[level] for spelling in spellings(name) if name not in spec}
+    named = {edl_names.get(name, name): value for name, value in spec.items()}
     for role in get_args(RoleName) if level == "spec" else ():
         if isinstance(named.get(role), Mapping):
             named[role] = own_spec_names(named[role], role)

@@ -124,8 +124,8 @@ def _source(entry: kubeconfig.ContextEntry, login: Login) -> Proof | TokenFile |
 
     What would go over the network as plain text is never sent, nor asked of anybody: we are nobody there.
     """
-    there, user = address(login.server), entry.user
-    if not there.is_secure and (login.proxy or not there.is_here):
+    endpoint, user = address(login.server), entry.user
+    if not endpoint.is_secure and (login.proxy or not endpoint.is_here):
         return Proof()
     token, name, password = (user.text(key) for key in ("token", "username", "password"))
     if (token or user.text("tokenFile")) and (name or password):
@@ -527,11 +527,11 @@ def _send(
     """Ask a provider; gives status and map. Where it leads elsewhere, nobody follows with a token."""
     place, mark, query = url.partition("?")
     try:
-        there = address(place)
+        endpoint = address(place)
     except ValueError:
         raise ValueError("the address of its provider is not a URL of a host") from None
     proxy = proxy_of(place, os.environ)
-    if not there.is_secure and (proxy or not there.is_here):
+    if not endpoint.is_secure and (proxy or not endpoint.is_here):
         raise ValueError("nothing secret is sent to its provider over http://")
     pool = ConnectionPool(Endpoint(label="its provider", server=place, proxy=proxy))
     try:
@@ -542,7 +542,7 @@ def _send(
     if form is not None:
         body = "&".join(f"{key}={quote(value)}" for key, value in form.items()).encode()
         headers["Content-Type"] = "application/x-www-form-urlencoded"
-    path = f"{there.path}{mark}{query}"
+    path = f"{endpoint.path}{mark}{query}"
     answer = pool.send(method, path, body=body, headers=headers, timeout_s=TIMEOUT_S, whole=True)
     try:
         value = decoded(answer.data)

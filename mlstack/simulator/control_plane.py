@@ -556,8 +556,10 @@ class Workloads:
         name = name or f"{metadata['name']}-{self._names.randrange(16**8):08x}"
         reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
         reference |= {"name": metadata["name"], "uid": metadata["uid"]}
-        own = {**(template.get("metadata") or {}), "ownerReferences": [reference]}
-        pod = engine.manifest("v1", "Pod", name, metadata["namespace"], metadata=own, spec=template["spec"])
+        merged = {**(template.get("metadata") or {}), "ownerReferences": [reference]}
+        pod = engine.manifest(
+            "v1", "Pod", name, metadata["namespace"], metadata=merged, spec=template["spec"]
+        )
         self._store.write(self._store.admit(pod))
 
     def _report(self, owner: Obj) -> None:

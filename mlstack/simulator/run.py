@@ -519,7 +519,7 @@ class Baseline:
 
     def _job(self, job: JobPlan, pods: list[PodFacts], resources: tuple[str, ...]) -> snapshot.Job:
         trainer = parse(objects.training_job(job, self._grace_s)).trainer
-        own = [pod for pod in pods if pod.job == job.name and pod.role == "trainer"]
+        trainers = [pod for pod in pods if pod.job == job.name and pod.role == "trainer"]
         stored = self._store.get("Job", f"{job.name}-trainer", NAMESPACE)
         return snapshot.Job(
             key=f"{NAMESPACE}/{job.name}",
@@ -537,8 +537,8 @@ class Baseline:
                     created_ms=pod.created_ms,
                     is_ready=pod.phase == "Running",
                 )
-                for pod in own
+                for pod in trainers
                 if pod.gone_ms is None
             ),
-            leaving=sum(pod.gone_ms is not None for pod in own),
+            leaving=sum(pod.gone_ms is not None for pod in trainers),
         )

@@ -18,7 +18,7 @@ LINES = {
     "": 2005,
     "app": 7120,
     "cli": 7269,
-    "deploy": 8845,
+    "deploy": 8840,
     "elastic": 7590,
     "importers": 3020,
     "kube": 3265,

@@ -225,8 +225,8 @@ def _losses(state: JobState) -> list[tuple[ScaleCause, str]]:
     losses: list[tuple[ScaleCause, str]] = []
     for cause in dict.fromkeys(cause for _, cause, _ in state.gone if cause != "stuck"):
         names = [name for _, other, name in state.gone if other == cause]
-        whom = Counter("its own gang" if name == state.job.key else name for name in names)
-        favour = f" for {_names(whom)}" if any(whom) else f" above its maximum of {state.job.maximum}"
+        takers = Counter("its own gang" if name == state.job.key else name for name in names)
+        favour = f" for {_names(takers)}" if any(takers) else f" above its maximum of {state.job.maximum}"
         losses.append((cause, f"gives up {len(names)} of its trainers{favour}"))
     if state.unbound:
         text = f"withdraws {len(state.unbound)} that wait for a node: their room went to others"
@@ -251,8 +251,8 @@ def _waiting(cluster: ClusterState, state: JobState) -> str:
     row, key = cluster.unplaced.get(state.job.key), ("free in all", state.job.nodes)
     if key not in cluster.searches:
         cluster.searches[key] = [sum(node.later[at] for node in nodes) for at in size]
-    what = _amounts(names, row.missing, cluster.searches[key]) if row else "any pod"
-    return f"no room for {what} of its gang"
+    amounts = _amounts(names, row.missing, cluster.searches[key]) if row else "any pod"
+    return f"no room for {amounts} of its gang"
 
 
 def _amounts(names: Sequence[str], amounts: Vector, room: Sequence[int]) -> str:
