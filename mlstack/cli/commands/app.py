@@ -18,7 +18,7 @@ top = family()
 application = family("app", "The app itself.")
 env = family("env", "Environments: kubectl contexts and namespaces that components are deployed to.")
 
-
+SERVER = option("--server URL", "Take the context that leads to this API server.")
 NEW_FOLDER = option("--dir DIR", "The folder to make. Default: NAME, here.")
 
 
@@ -41,7 +41,7 @@ def init(
     ),
     environment: str | None = option("--env ENV", "Make a first environment of this name and choose it."),
     context: str | None = option("--context NAME", "Its kubectl context. Default: the current one, if any."),
-    server: str | None = option("--server URL", "Take the context that leads to this API server."),
+    server: str | None = SERVER,
     namespace: str | None = option("--namespace -n NAME", "Its namespace. Default: that of the context."),
     skip_default_registries: bool = option(
         "--skip-default-registries", "Name no registry, not even the bundled one."
@@ -99,7 +99,6 @@ def _lifetime(text: str) -> float:
     return duration(text)
 
 
-SERVER = option("--server URL", "Take the context that leads to this API server.")
 OFFLINE = option("--offline", "Ask no kubeconfig: for a context of another machine, or none (GitOps).")
 IN_POD = option("--in-cluster", "Use the account of the pod in which mlstack runs.")
 TTL = option(

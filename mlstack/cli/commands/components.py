@@ -32,7 +32,7 @@ component = family("component", "Components: prototypes used under a name, and p
 module = family("module", "Modules: folders of components, with parameters of their own.")
 
 KNOWN = word("NAME", "The component.", components)
-KNOWN_MODULE = word("NAME", "The module; `a.b` is one in another.", modules)
+
 IN_ENV = option("--env ENV", "In this environment alone.", environments)
 MINE = option("--override", "For you alone, in --env ENV: a value that git does not see.")
 OF_MODULE = option("--module NAME", "For all components of this module.")
@@ -92,7 +92,7 @@ def list_modules(session: Session) -> object:
 @module.command("rm", takes="kubeconfig folder output", examples=["serving --components"])
 def remove_module(
     session: Session,
-    name: str = KNOWN_MODULE,
+    name: str = word("NAME", "The module; `a.b` is one in another.", modules),
     with_components: bool = option("--components", "Remove its components too."),
 ) -> object:
     """Remove a module with its parameters and the modules in it."""

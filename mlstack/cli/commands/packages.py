@@ -34,6 +34,7 @@ DESCRIBED = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.
 TESTED_DIR = word("[DIR]", "The package's folder, the one with package.yaml. Default: here.", default=Path())
 _PACKAGES = word("[REGISTRY/PACKAGE[@RANGE]]...", "The packages; all when left out.", offer_packages)
 PUBLISHED_DIR = word("DIR", "The package's folder; those that it requires may lie beside it.")
+PROTOTYPE = word("PROTOTYPE", "Its name or a unique end of it.", prototypes)
 PARAMS = option("--set PARAM=VALUE", "A parameter; `--PARAM VALUE` means the same.")
 EXAMPLE = option("--example NAME", "Start from this example of the prototype.", offer_examples)
 VALUES = option("--values --values-file FILE", "A YAML file of parameters; repeatable.")
@@ -313,9 +314,7 @@ def search(session: Session, text: str = word("TEXT", "A part of a name or descr
 
 
 @prototype.command("describe", examples=["tf-serving"])
-def describe_prototype(
-    session: Session, name: str = word("PROTOTYPE", "Its name or a unique end of it.", prototypes)
-) -> object:
+def describe_prototype(session: Session, name: str = PROTOTYPE) -> object:
     """Show a prototype: what it is for and every parameter with type, default and unit."""
     return operations.packages.describe_prototype(session.app, name)
 
@@ -323,7 +322,7 @@ def describe_prototype(
 @prototype.command(cls=FreeOptionsCommand, takes="folder object_output", examples=["tf-cnn cnn --num_gpus 1"])
 def preview(
     session: Session,
-    name: str = word("PROTOTYPE", "Its name or a unique end of it.", prototypes),
+    name: str = PROTOTYPE,
     component: str | None = word("[NAME]", "The name the component would have."),
     params: Sequence[str] = PARAMS,
     values_files: Sequence[Path] = VALUES,
