@@ -339,8 +339,7 @@ def cleaned(text: str, *, source: str) -> tuple[str, list[str]]:
 def document_texts(text: str, source: str) -> list[str]:
     """Part a text into its documents, comments and `---` included; joined they are the text."""
     starts = [mark.start for mark in read.read_marks(text, source=source) if mark.kind == "document"]
-    bounds = [0, *starts[1:], len(text)]
-    return [text[start:end] for start, end in pairwise(bounds)]
+    return [text[start:end] for start, end in pairwise([0, *starts[1:], len(text)])]
 
 
 def _field_name(path: KeyPath) -> str:

@@ -134,7 +134,10 @@ def _expression(path: Path, scalar: Mark, data: Mapping[str, Any], offer: Offer,
         container = at(data, path[:-1]).get("name")
         return f"params.{_image(scalar.value, str(container), _title(data), offer)}"
     if path == ("spec", "replicas") and scalar.value.isdigit():
-        return f"params.{_replicas(int(scalar.value), _title(data), offer)}"
+        schema = {"type": "integer", "minimum": 0, "default": int(scalar.value), "unit": "pods"}
+        schema["description"] = f"Pods of the {_title(data)}."
+        name = f"{_camel(_title(data).partition(' ')[2])}Replicas"
+        return f"params.{_added(offer, ('replicas', name), schema)}"
     has_namespace = path == ("metadata", "namespace") or (path[:1] == ("subjects",) and last == "namespace")
     if has_namespace and scalar.value == offer.namespace:
         return "namespace"
@@ -160,12 +163,6 @@ def _image(image: str, container: str, title: str, offer: Offer) -> str:
     schema = {"type": "string", "minLength": 1, IMAGE_MARK: True, "default": image}
     schema["description"] = f"Image of the container `{container}` of the {title}."
     return _added(offer, ("image", f"{_camel(container)}Image"), schema)
-
-
-def _replicas(count: int, title: str, offer: Offer) -> str:
-    schema = {"type": "integer", "minimum": 0, "default": count, "unit": "pods"}
-    schema["description"] = f"Pods of the {title}."
-    return _added(offer, ("replicas", f"{_camel(title.partition(' ')[2])}Replicas"), schema)
 
 
 def _camel(text: str) -> str:

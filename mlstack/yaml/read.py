@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, NoReturn
 
 from mlstack.dataclass import dataclass
@@ -57,6 +57,7 @@ class Document:
     line: int  # first line of the content, from 1
     # position of the key (in a mapping), or of the item (in a list), by path; empty unless asked for
     positions: Mapping[Path, Position] = field(default_factory=dict)
+    start: int = 0  # index of a JSON object that follows others
 
     def position(self, path: Sequence[str | int]) -> Position:
         """Give the position of a path, or of its nearest parent that stands in the text."""
@@ -124,17 +125,19 @@ def read_document(
 def read_marks(text: str, *, source: str) -> list[Mark]:
     """Give the places of everything in a text, in order, for edits that keep all other bytes."""
     skipped = 1 if text.startswith("\ufeff") else 0
-    events = _Events(text[skipped:], source)
+    objects = _read_json(text[skipped:], source, False) if text[skipped:].lstrip()[:1] == "{" else None
+    starts = [skipped + one.start for one in objects or ()] or [skipped]
     marks: list[Mark] = []
-    with events.translated():
-        while (event := events.next()) is not None:
-            if kind := _KINDS.get(type(event).__name__):
-                style = getattr(event, "style", None) or (
-                    "flow" if getattr(event, "flow_style", False) else ""
-                )
-                tagged = getattr(event, "tag", None) is not None or getattr(event, "anchor", None) is not None
-                start, end = event.start_mark.index + skipped, event.end_mark.index + skipped
-                marks.append(Mark(kind, start, end, style, getattr(event, "value", ""), tagged))
+    for start, end in pairwise([*starts, len(text)]):
+        events = _Events(text[start:end], source)
+        with events.translated():
+            while (event := events.next()) is not None:
+                if kind := _KINDS.get(type(event).__name__):
+                    is_flow = getattr(event, "flow_style", False)
+                    style = getattr(event, "style", None) or ("flow" if is_flow else "")
+                    tagged = any(getattr(event, name, None) is not None for name in ("tag", "anchor"))
+                    places = event.start_mark.index + start, event.end_mark.index + start
+                    marks.append(Mark(kind, *places, style, getattr(event, "value", ""), tagged))
     return marks
 
 
@@ -154,7 +157,7 @@ def _read_json(text: str, source: str, with_positions: bool) -> list[Document] |
             line += text.count("\n", start, match.start())
             value, end = decoder.raw_decode(text, start := match.start())
             positions = _json_positions(text[start:end], line) if with_positions else {}
-            documents.append(Document(value, line, positions))
+            documents.append(Document(value, line, positions, start))
     except (ValueError, RecursionError):
         return None  # read as YAML, whose messages have lines
     if escape := re.search(_UNCARRIED_ESCAPE, text):

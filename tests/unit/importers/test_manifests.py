@@ -283,6 +283,15 @@ def test_as_prototype_keeps_comments_and_proves_itself(run: Runner, app: Path) -
     assert "third" in run("render gke").out
 
 
+@pytest.mark.parametrize("option", ["", "--split", "--as-prototype"])
+def test_json_objects_in_a_row_are_imported(run: Runner, app: Path, option: str) -> None:
+    run("env add gke -n ml")
+    one = '{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "{}", "uid": "u"}}}}\n'
+    Path("rows.json").write_text("".join(map(one.format, "ab")))
+    run.ok(f"import rows.json {option}")
+    assert run.ok("render gke").count("kind: ConfigMap") == 2
+
+
 def test_as_prototype_is_one_write(run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("web.yaml").write_text(COMMENTED)
     before = {path: path.read_bytes() for path in app.rglob("*") if path.is_file()}

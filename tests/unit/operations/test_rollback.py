@@ -184,11 +184,8 @@ def test_there_must_be_something_to_go_back_to(stack: Stack, applied: int, told:
 
 def test_a_rollback_is_a_plan_that_asks_like_any_other(twice: Stack, clusters: Clusters) -> None:
     plan = deploy.plan_rollback(twice.target(), 1, opener=clusters.__getitem__)
-    assert (plan.changes_existing, plan.destructive, plan.report.counts) == (
-        True,
-        True,
-        {"delete": 1, "update": 1},
-    )
+    assert plan.changes_existing and plan.destructive
+    assert plan.report.counts == {"delete": 1, "update": 1}
 
 
 def test_after_a_deletion_of_a_component_it_does_not_come_back(stack: Stack, clusters: Clusters) -> None:
