@@ -188,6 +188,10 @@ class Cause:
     reason: str = ""  # the server's word for it: `FieldValueInvalid`, `FieldValueForbidden` …
     message: str = ""  # the server's text, cut before any value it would repeat
 
+    def __str__(self) -> str:
+        """Write the fault as a part of a sentence."""
+        return f"`{self.field}` {self.message}" if self.field else self.message
+
 
 class InvalidError(ClusterError):
     """Raised when the API server finds an object wrong: it will never pass.

@@ -172,7 +172,7 @@ def resolve(
         except InvalidError as error:
             if not left:
                 raise
-            faults = "; ".join(f"`{cause.field}` {cause.message}" for cause in error.causes) or error.message
+            faults = "; ".join(map(str, error.causes)) or error.message
             raise _cannot_leave(manifest, left, f"without them the object is not valid: {faults}") from error
         losses = lost(live, forced.object)
         kept = [(owner, path) for owner, path in losses if not policy.takes(owner, path)]

@@ -85,7 +85,7 @@ def unless_refused(reason: str, error: MlstackError) -> str | Refusal:
     if is_taken or (isinstance(error, ForbiddenError) and error.why == "rights"):
         return reason
     causes = error.causes if isinstance(error, InvalidError) else ()
-    faults = "; ".join(f"`{cause.field}` {cause.message}".replace("`` ", "") for cause in causes)
+    faults = "; ".join(map(str, causes))
     text = f"{reason}, and made anew it would be refused: {faults or error.message}"
     hint = "mend what the server says first, or let the files say what the cluster has"
     return Refusal(kind="immutable", reasons=(text,), hint=hint)

@@ -297,16 +297,12 @@ def free_capacity(snapshot: Snapshot, plan: ScalePlan) -> dict[str, Vector]:
     be given the first room that comes free, which another pod was promised, one held to that very node
     perhaps. So it is created when its own place is free; nothing is lost but the time of one pass.
     """
-    free = free_room(snapshot)
     promised = [(reservation.node, reservation.request) for reservation in plan.reservations]
     for job in snapshot.jobs:
         waiting = plan.decisions[job.key].waiting
         nodes = [waiting.get(trainer.name, "") for trainer in job.trainers if not trainer.node]
         promised += [(node, job.trainer) for node in nodes]
-    for node, request in promised:
-        if node in free:
-            free[node] = minus(free[node], request)
-    return free
+    return free_room(snapshot, promised)
 
 
 def delete_pods(

@@ -319,18 +319,18 @@ def build_snapshot(
     return _SnapshotBuilder(cache, now_ms, limits or {}).build(tuple(moves_ms))
 
 
-def free_room(snapshot: Snapshot) -> dict[str, Vector]:
-    """Give what is free on each node: neither held nor about to come free."""
+def free_room(snapshot: Snapshot, promised: Iterable[tuple[str, Vector]] = ()) -> dict[str, Vector]:
+    """Give what is free on each node: neither held, nor about to come free, nor promised."""
     free = {node.name: minus(node.allocatable, node.used) for node in snapshot.nodes}
     held = [(room.node, room.request) for room in snapshot.arriving]
     held += [(trainer.node, job.trainer) for job in snapshot.jobs for trainer in job.trainers]
-    for node, request in held:
+    for node, request in (*held, *promised):
         if node in free:
             free[node] = minus(free[node], request)
     return free
 
 
-def minus(room: Vector, request: Vector) -> Vector:
+def minus(room: Vector, request: Sequence[int]) -> Vector:
     """Subtract one vector from another."""
     return tuple(amount - less for amount, less in zip(room, request, strict=True))
 

@@ -198,7 +198,9 @@ def _invalid(answer: _Refusal) -> ClusterError:
         return InvalidError(f"{answer.subject} is refused: {_plain(answer.message)}")
     is_file = any(cause.reason == _TOO_LONG and _FILE_LIMIT.search(cause.message) for cause in causes)
     hint = FILES_ELSEWHERE if is_file else None
-    return InvalidError(f"{answer.subject} is refused: {_listed(causes)}", causes=causes, hint=hint)
+    return InvalidError(
+        f"{answer.subject} is refused: {'; '.join(map(str, causes))}", causes=causes, hint=hint
+    )
 
 
 def _cause(cause: Mapping[str, Any], kind: str) -> Cause:
@@ -233,7 +235,7 @@ def _internal(answer: _Refusal) -> ClusterError:
     if _OVER_LIMIT.search(message):
         return _too_large(answer)
     if causes := _schema_causes(message):
-        return InvalidError(f"{subject} is refused: {_listed(causes)}", causes=causes)
+        return InvalidError(f"{subject} is refused: {'; '.join(map(str, causes))}", causes=causes)
     if answer.reason in ("InternalError", "Timeout", "ServerTimeout"):
         return TransientError(f"{subject}: {_short(message)}")
     return ClusterError(f"{subject}: the API server failed: {_plain(message)}")
@@ -248,10 +250,6 @@ _READERS: Mapping[int, Callable[[_Refusal], ClusterError]] = {
     422: _invalid,
     500: _internal,
 }
-
-
-def _listed(causes: Iterable[Cause]) -> str:
-    return "; ".join(f"`{cause.field}` {cause.message}" if cause.field else cause.message for cause in causes)
 
 
 def _schema_causes(message: str) -> list[Cause]:

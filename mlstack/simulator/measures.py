@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from mlstack.dataclass import Record, dataclass
 from mlstack.elastic import facts
+from mlstack.elastic.cache import minus
 from mlstack.elastic.facts import NodeFacts, PodFacts, key_of
 from mlstack.elastic.policy.sharing import jain
 from mlstack.elastic.snapshot import Decision, Job, ScalePlan, Snapshot, Vector, stands_still
@@ -509,19 +510,16 @@ def _breaches_of_places(snapshot: Snapshot, plan: ScalePlan, job: Job, decision:
 
 def _breaches_of_nodes(snapshot: Snapshot, plan: ScalePlan) -> Iterator[str]:
     """I2: bound, planned and reserved requests of a node are within what it has."""
-    free = {
-        node.name: [a - b for a, b in zip(node.allocatable, node.used, strict=True)]
-        for node in snapshot.nodes
-    }
+    free = {node.name: minus(node.allocatable, node.used) for node in snapshot.nodes}
 
     def take(node: str, request: Vector, sign: int = 1) -> None:
         if node in free:
-            free[node] = [left - sign * amount for left, amount in zip(free[node], request, strict=True)]
+            free[node] = minus(free[node], [sign * amount for amount in request])
 
     for job in snapshot.jobs:
         for trainer in job.trainers:
             take(trainer.node, job.trainer)
-    before = {name: list(left) for name, left in free.items()}
+    before = dict(free)
     for row in plan.reservations:
         take(row.node, row.request)
     for job in snapshot.jobs:
