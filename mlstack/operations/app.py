@@ -192,6 +192,7 @@ def add_environment(
     place: Place = _ANYWHERE,
     extends: str | None = None,
     use_preset: bool = True,
+    protected: bool = False,
     expires: str = "",
 ) -> EnvironmentAdded:
     """Add an environment; the cluster is not contacted.
@@ -216,12 +217,12 @@ def add_environment(
             context=chosen.name if chosen is not None else (place.context or ""),
             namespace=namespace or usual,
             extends=extends,
+            protected=protected,
             expires=expires,
         )
         file = app.add_environment(environment, preset=folder)
         whole = app.environment(name)
-    used = name if preset is not None else None
-    return row(EnvironmentAdded, whole, preset=used, extends=extends, file=file)
+    return row(EnvironmentAdded, whole, preset=preset and name, extends=extends, file=file)
 
 
 def _chosen_context(

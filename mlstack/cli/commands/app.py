@@ -123,6 +123,7 @@ def add(
     server: str | None = SERVER,
     extends: str | None = option("--extends ENV", "The environment whose values lie below.", environments),
     no_preset: bool = option("--no-preset", "Take no values from the preset of that name."),
+    protected: bool = option("--protected", "Every change wants the environment's name."),
     offline: bool = OFFLINE,
     in_cluster: bool = IN_POD,
     ttl: float | None = TTL,
