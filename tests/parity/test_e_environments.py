@@ -129,7 +129,7 @@ def test_e18_a_protected_environment_wants_its_name(demo: Path, run: Runner) -> 
         env rm gke
         env list -o name | 0 | minikube | !gke
         env add live --protected
-        apply live --yes | 2 | environment `live` is protected
+        apply live --yes | 1 | nothing was done
         """
     )
 
