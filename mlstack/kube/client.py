@@ -104,8 +104,7 @@ class ObjectRef:
 
     def __str__(self) -> str:
         """Write the object as people name it: `Deployment kubeflow/tf-hub`."""
-        place = f"{self.namespace}/" if self.namespace else ""
-        return f"{self.kind} {place}{self.name}"
+        return str(self.identity)
 
 
 class Applied(Record):

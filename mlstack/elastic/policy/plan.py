@@ -20,6 +20,7 @@ from mlstack.elastic.policy.state import (
     in_range,
     needs,
     sparse,
+    total,
 )
 from mlstack.elastic.snapshot import (
     Decision,
@@ -106,8 +107,7 @@ def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> Sca
 @POLICIES.register("throughput")
 def throughput(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
     """Share out by the relative gain of one more trainer per dominant share, from each job's speed curve."""
-    size = range(len(snapshot.resources))
-    totals = [sum(node.allocatable[resource] for node in snapshot.nodes) for resource in size]
+    totals = total([node.allocatable for node in snapshot.nodes], len(snapshot.resources))
     return share_out(snapshot, config, Gain(snapshot.jobs, totals))
 
 
@@ -295,7 +295,7 @@ class Tally:
             names.index(name) if name in names else None for name in ("nvidia.com/gpu", "cpu", "memory")
         )
         # Most that may be requested; the load factor lowers it for CPU alone, as in EDL.
-        self.lines = [sum(node.allocatable[resource] for node in snapshot.nodes) for resource in size]
+        self.lines = list(total([node.allocatable for node in snapshot.nodes], len(size)))
         if self.cpu is not None:
             self.lines[self.cpu] = self.lines[self.cpu] * load_pct // 100
         self.demand = [0 for _ in size]  # what all pods request; trainers of jobs are counted apart
