@@ -248,7 +248,7 @@ _TEXTS: Mapping[str, tuple[Callable[[str], object], str]] = {
         "a duration such as `1h30m`",
     ),
     "uuid": (_UUID.fullmatch, "a UUID"),
-    "ipv4": (ipaddress.IPv4Address, "an IPv4 address"),
+    "ipv4": (lambda text: ipaddress.IPv4Address(re.sub(r"\b0+(?=\d)", "", text)), "an IPv4 address"),
     "ipv6": (ipaddress.IPv6Address, "an IPv6 address"),
     "cidr": (lambda text: ipaddress.ip_network(text, strict=False), "a network such as `10.0.0.0/8`"),
 }
@@ -375,7 +375,7 @@ def no_parent(text: str) -> str | None:
 # --- the schedule of a CronJob ---
 
 _NAMED = ("@annually", "@daily", "@hourly", "@midnight", "@monthly", "@weekly", "@yearly")
-_EVERY = re.compile(r"@every\s+(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+")
+_EVERY = re.compile(r"@every [-+]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _SCHEDULE: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
@@ -385,37 +385,41 @@ _SCHEDULE: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("month", 1, 12, _MONTHS),
     ("day of the week", 0, 6, _DAYS),
 )
-_RANGE = re.compile(r"(?:[*?]|(?P<first>\d+)(?:-(?P<last>\d+))?)(?:/(?P<step>\d+))?")
+_RANGE = re.compile(
+    r"(?:[*?](?:-[^/]*)?|(?P<first>[^-/]+)(?:-(?P<last>[^-/]+))?)(?:/\+?(?P<step>\d+))?", re.A
+)
 
 
 def schedule(text: str) -> str | None:
     """Check the schedule of a CronJob: five fields, or a name such as `@daily`."""
     if "TZ" in text:
         return "must not name a time zone: use `timeZone`"
+    if text in _NAMED or _EVERY.fullmatch(text):
+        return None
     if text.startswith("@"):
-        if text in _NAMED or _EVERY.fullmatch(text):
-            return None
         return f"must be five fields or one of {', '.join(_NAMED)}, got `{text}`"
     fields = text.split()
     if len(fields) != len(_SCHEDULE):
         return f"must have 5 fields (minute hour day month weekday), got {len(fields)}: `{text}`"
     for field, (name, low, high, names) in zip(fields, _SCHEDULE, strict=True):
-        if not all(_fits(part, low, high, names) for part in field.split(",")):
+        if not all(_fits(part, low, high, names) for part in field.split(",") if part):
             return f"{name} must be {low} to {high}, got `{field}`"
     return None
 
 
 def _fits(part: str, low: int, high: int, names: tuple[str, ...]) -> bool:
-    for number, name in enumerate(names, low):
-        part = re.sub(rf"\b{name}\b", str(number), part, flags=re.IGNORECASE)
+    """Tell whether robfig/cron, by which the API server judges, takes a part of a field."""
     match = _RANGE.fullmatch(part)
-    if not match or match["step"] == "0":
+    if not match or int(match["step"] or 1) == 0:
         return False
     if match["first"] is None:
         return True
-    first = int(match["first"])
-    last = int(match["last"]) if match["last"] else high if match["step"] else first
-    return low <= first <= last <= high
+    numbers = {name: str(number) for number, name in enumerate(names, low)}
+    words = (match["first"], match["last"] or match["first"])
+    first, last = (numbers.get(word.lower(), word.removeprefix("+")) for word in words)
+    if not (first + last).isdecimal():
+        return False
+    return low <= int(first) <= (high if match["step"] and not match["last"] else int(last)) <= high
 
 
 @cache

@@ -98,6 +98,7 @@ def test_values_that_do_not_fit(schema: dict[str, Any], value: Any, message: str
         ({"type": "array", "items": TEXT}, ["a", "a"]),
         ({"oneOf": [{"minimum": 1}, {"maximum": 0}], "type": "integer"}, 2),
         ({**TEXT, "format": "quantity"}, "no format of CRDs"),
+        ({**TEXT, "format": "ipv4"}, "010.0.0.01"),
         ({**TEXT, "pattern": "^[]$^-]+$"}, "$]^"),
         ({**TEXT, "pattern": r"^\$\z"}, "$"),
         ({**TEXT, "pattern": r"^\p{L}+$"}, "Größe"),
