@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, Literal, NamedTuple
 
@@ -238,6 +238,8 @@ def _is_time(text: str) -> bool:
     return bool(match and datetime.fromisoformat(f"{match[1]}T{match[2]}"))
 
 
+_unpadded = partial(re.compile(r"\b0+(?=\d)").sub, "")  # Go's `ParseIPSloppy` takes leading zeros
+
 # A check that gives nothing or raises ValueError, and what it expects.
 _TEXTS: Mapping[str, tuple[Callable[[str], object], str]] = {
     "byte": (lambda text: base64.b64decode(text, validate=True), "text in base64"),
@@ -248,9 +250,12 @@ _TEXTS: Mapping[str, tuple[Callable[[str], object], str]] = {
         "a duration such as `1h30m`",
     ),
     "uuid": (_UUID.fullmatch, "a UUID"),
-    "ipv4": (lambda text: ipaddress.IPv4Address(re.sub(r"\b0+(?=\d)", "", text)), "an IPv4 address"),
-    "ipv6": (ipaddress.IPv6Address, "an IPv6 address"),
-    "cidr": (lambda text: ipaddress.ip_network(text, strict=False), "a network such as `10.0.0.0/8`"),
+    "ipv4": (lambda text: "." in text and ipaddress.ip_address(_unpadded(text)), "an IPv4 address"),
+    "ipv6": (lambda text: ":" in text and "%" not in text and ipaddress.ip_address(text), "an IPv6 address"),
+    "cidr": (
+        lambda text: re.search("/[0-9]+$", text) and ipaddress.ip_network(_unpadded(text), strict=False),
+        "a network such as `10.0.0.0/8`",
+    ),
 }
 
 

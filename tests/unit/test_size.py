@@ -29,7 +29,7 @@ LINES = {
     "render": 3593,
     "simulator": 3375,
     "testing": 2255,
-    "validate": 3725,
+    "validate": 3730,
     "yaml": 1610,
 }
 MODULES = 183
