@@ -459,7 +459,7 @@ def copy_environment(
 def environment_targets(app: AppDir, name: str, targets: Sequence[str] | None) -> EnvironmentTargets:
     """Give what an environment deploys, after choosing it; no names at all mean all components."""
     if targets is not None:
-        change_environment(app, name, {"targets": tuple(targets)})
+        change_environment(app, name, {"targets": tuple(dict.fromkeys(targets))})
     return EnvironmentTargets(name=name, targets=app.environment(name).targets)
 
 

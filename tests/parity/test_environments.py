@@ -224,7 +224,7 @@ def test_e9_what_an_environment_extends_can_change(run: Runner, app: Path) -> No
 def test_e12_targets_are_chosen_shown_and_given_up(run: Runner, app: Path) -> None:
     run.ok("env add dev --no-preset")
     run.ok("module create shop")
-    assert run.ok("env targets dev front shop").split() == ["front", "shop"]
+    assert run.ok("env targets dev front shop front").split() == ["front", "shop"]
     assert run.ok("env targets dev -o name").split() == ["front", "shop"]
     assert run("env targets dev nope").code == 4
     assert run("env targets dev --all -o json").json["targets"] == []
