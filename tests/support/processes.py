@@ -16,8 +16,8 @@ from tests.support.waiting import wait_until
 _PR_SET_PDEATHSIG = 1
 
 # Below the range from which Linux takes the ports of outgoing connections: a client that dials a server which
-# is being restarted could otherwise be given that server's own port.
-_PORTS = count(20000)
+# is being restarted could otherwise be given that server's own port. Those of each worker are its own.
+_PORTS = count(20000 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
 
 
 class Program:
