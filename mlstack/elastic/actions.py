@@ -11,10 +11,10 @@ from typing import Any, Literal
 from mlstack.clock import time_ms
 from mlstack.dataclass import dataclass
 from mlstack.elastic import pods
-from mlstack.elastic.cache import ClusterCache, free_room, job_ref, minus
+from mlstack.elastic.cache import ClusterCache, free_room, job_ref
 from mlstack.elastic.facts import JobFacts, PodFacts, SetFacts
 from mlstack.elastic.pods import PLANNED
-from mlstack.elastic.snapshot import Decision, Reason, ScalePlan, Snapshot, Vector
+from mlstack.elastic.snapshot import Decision, Reason, ScalePlan, Snapshot, Vector, minus
 from mlstack.elastic.state import JobContext, Lifecycle, missing_pods, shortened
 from mlstack.elastic.training_job import ROLE_LABEL
 from mlstack.errors import (

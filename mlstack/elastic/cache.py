@@ -28,6 +28,7 @@ from mlstack.elastic.snapshot import (
     Snapshot,
     Trainer,
     Vector,
+    minus,
     vector,
 )
 from mlstack.elastic.training_job import API_VERSION, KIND
@@ -328,11 +329,6 @@ def free_room(snapshot: Snapshot, promised: Iterable[tuple[str, Vector]] = ()) -
         if node in free:
             free[node] = minus(free[node], request)
     return free
-
-
-def minus(room: Vector, request: Sequence[int]) -> Vector:
-    """Subtract one vector from another."""
-    return tuple(amount - less for amount, less in zip(room, request, strict=True))
 
 
 class _SnapshotBuilder:

@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from mlstack.elastic.cache import free_room, minus
+from mlstack.elastic.cache import free_room
 from mlstack.elastic.policy.sharing import jain
 from mlstack.elastic.policy.state import fits, total
 from mlstack.elastic.reconciler import Pass
-from mlstack.elastic.snapshot import Decision, Job, Snapshot, Vector
+from mlstack.elastic.snapshot import Decision, Job, Snapshot, Vector, minus
 
 _NO_ANSWER = "<error>"  # the code of a request without an answer, as Kubernetes' own clients have it
 _ALIVE_S = 60.0  # the loop goes round every second; a pass with hundreds of writes takes some

@@ -353,6 +353,11 @@ def vector(pod: Amounts, resources: Sequence[str]) -> Vector:
     return tuple(pod.get(name, 0) for name in resources)
 
 
+def minus(room: Vector, request: Sequence[int]) -> Vector:
+    """Subtract one vector from another."""
+    return tuple(amount - less for amount, less in zip(room, request, strict=True))
+
+
 # --- how fast a job trains with so many trainers: reported points made concave, or a named model ---
 # Speeds are exact fractions of no particular unit: only ratios between speeds of one job are ever used.
 

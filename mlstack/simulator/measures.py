@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from mlstack.dataclass import Record, dataclass
 from mlstack.elastic import facts
-from mlstack.elastic.cache import minus
 from mlstack.elastic.facts import NodeFacts, PodFacts, key_of
 from mlstack.elastic.policy.sharing import jain
-from mlstack.elastic.snapshot import Decision, Job, ScalePlan, Snapshot, Vector, stands_still
+from mlstack.elastic.snapshot import Decision, Job, ScalePlan, Snapshot, Vector, minus, stands_still
 from mlstack.elastic.training_job import JOB_LABEL, SpecError, parse
 from mlstack.kube.client import WatchEvent
 from mlstack.objects.resources import Amounts, is_host_port, total
