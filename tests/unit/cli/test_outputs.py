@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mlstack import disk_cache
+from mlstack.cli import fast
+from mlstack.cli.fast import Outputs
 from mlstack.disk_cache import Cache
-from mlstack.render import outputs
-from mlstack.render.outputs import Outputs
 from tests.support.builders import Tree
 
 WORDS = ("render", "gke")
@@ -138,7 +138,7 @@ def test_without_a_key_nothing_is_kept(root: Path) -> None:
 
 
 def test_long_outputs_are_not_kept(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "LARGEST_BYTES", 10)
+    monkeypatch.setattr(fast, "LARGEST_BYTES", 10)
     kept = Outputs(root, Cache(root / "cache"))
     kept.put("k", "", b"a" * 10)
     assert kept.get("k") is None
@@ -147,7 +147,7 @@ def test_long_outputs_are_not_kept(root: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_settled_file_is_not_read_and_known_again_by_its_stamp(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "SETTLED_S", -1.0)
+    monkeypatch.setattr(fast, "SETTLED_S", -1.0)
     first = key(root)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"read {path}"))
