@@ -193,7 +193,7 @@ def escaped(text: str, *, kept: str = "\n\t") -> str:
         rest = rest.replace(character, "")
     if rest.isascii() and rest.isprintable():
         return text
-    from mlstack.yaml.scalars import UNSEEN
+    from mlstack.yaml.write import UNSEEN
 
     return UNSEEN.sub(
         lambda match: match[0] if match[0] in kept else match[0].encode("unicode_escape").decode(), text
@@ -204,7 +204,7 @@ def json_escaped(document: str) -> str:
     r"""Give a JSON document in which every such character stands as `\u…`; it says the same as before."""
     if document.isascii() and "\x7f" not in document:
         return document
-    from mlstack.yaml.scalars import UNSEEN, write_code
+    from mlstack.yaml.write import UNSEEN, write_code
 
     return UNSEEN.sub(lambda match: match[0] if match[0] == "\n" else write_code(match[0]), document)
 

@@ -22,7 +22,7 @@ from mlstack.errors import ConfigError, YamlError
 from mlstack.objects.kube_object import same
 from mlstack.yaml import write
 from mlstack.yaml.read import Mark, read_documents, read_marks
-from mlstack.yaml.scalars import resolve_key, write_double_quoted, write_string
+from mlstack.yaml.write import resolve_key, write_double_quoted, write_string
 
 Path = Sequence[str | int]
 

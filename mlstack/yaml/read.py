@@ -1,6 +1,6 @@
 """The only door to PyYAML: text into plain values exactly as kubectl reads it, with their positions.
 
-libyaml splits the text into events; what a scalar means is decided by `yaml.scalars`. Where PyYAML has
+libyaml splits the text into events; what a scalar means is decided by `yaml.write`. Where PyYAML has
 been installed without libyaml its own parser gives the same events, slower.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 from mlstack.dataclass import dataclass
 from mlstack.disk_cache import ByteStore
 from mlstack.errors import YamlError
-from mlstack.yaml.scalars import OLD_BOOLEANS, check_carried, resolve_key, resolve_plain, resolve_tagged
+from mlstack.yaml.write import OLD_BOOLEANS, check_carried, resolve_key, resolve_plain, resolve_tagged
 
 Path = tuple[str | int, ...]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mlstack.yaml.scalars import needs_quotes, write_double_quoted
+from mlstack.yaml.write import needs_quotes, write_double_quoted
 
 KEYS = ("a", "b", "c", "on", "some key", "x-y", "012", "é")
 WORDS = (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlstack.yaml import write as emit
-from mlstack.yaml.scalars import resolve_plain, write_scalar
+from mlstack.yaml.write import resolve_plain, write_scalar
 from tests.property import strategies
 from tests.property.test_scalars import READERS
 

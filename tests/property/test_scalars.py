@@ -8,7 +8,7 @@ import yaml
 from hypothesis import example, given
 from ruamel.yaml import YAML
 
-from mlstack.yaml.scalars import needs_quotes, resolve_plain, write_scalar, write_string
+from mlstack.yaml.write import needs_quotes, resolve_plain, write_scalar, write_string
 from tests.property import strategies
 
 READERS = {

@@ -439,7 +439,7 @@ def _pairs(words: Sequence[str], form: str) -> list[tuple[str, str]]:
 
 def _params(words: Sequence[str]) -> dict[str, dict[str, object]]:
     """Read `COMPONENT.KEY=VALUE` words; values are YAML, the component's name may hold dots."""
-    from mlstack.yaml.scalars import resolve_plain
+    from mlstack.yaml.write import resolve_plain
 
     params: dict[str, dict[str, object]] = {}
     for name, value in _pairs(words, "--set COMPONENT.KEY=VALUE"):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.yaml import scalars
-from mlstack.yaml.scalars import needs_quotes, resolve_key, resolve_plain, resolve_tagged
+from mlstack.yaml import write
+from mlstack.yaml.write import needs_quotes, resolve_key, resolve_plain, resolve_tagged
 
 AS_KUBECTL = [
     # words of YAML 1.1, with `y` and `n`
@@ -210,7 +210,7 @@ def test_strings_that_some_reader_misreads_need_quotes(text: str) -> None:
     ],
 )
 def test_ordinary_strings_stay_plain(text: str) -> None:
-    assert scalars.write_string(text) == text
+    assert write.write_string(text) == text
 
 
 @pytest.mark.parametrize(
@@ -232,15 +232,15 @@ def test_ordinary_strings_stay_plain(text: str) -> None:
     ],
 )
 def test_scalars_are_written_on_one_line(value: Any, text: str) -> None:
-    assert scalars.write_scalar(value) == text
+    assert write.write_scalar(value) == text
 
 
 @pytest.mark.parametrize("value", ["a\x00b", "\ud800", float("inf"), float("nan"), 2**63, -(2**63) - 1])
 def test_values_that_yaml_or_kubernetes_cannot_carry_are_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"cannot|does not fit|no number"):
-        scalars.write_scalar(value)
+        write.write_scalar(value)
 
 
 def test_other_types_are_no_scalars() -> None:
     with pytest.raises(TypeError, match="list"):
-        scalars.write_scalar([])  # type: ignore[arg-type]
+        write.write_scalar([])  # type: ignore[arg-type]
