@@ -22,7 +22,6 @@ from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import not_found
 from mlstack.objects.kube_object import KubeObject, Schemas, items_of
-from mlstack.registries.directory import FolderTree
 from mlstack.registries.installation import full_ref, read_package
 from mlstack.registries.publish import (
     build_index,
@@ -31,7 +30,7 @@ from mlstack.registries.publish import (
     refuse_chart,
     upgrade_faults,
 )
-from mlstack.registries.registry import INDEX_FILE, read_index
+from mlstack.registries.registry import INDEX_FILE, FolderTree, read_index
 from mlstack.render.sandbox import template_faults
 from mlstack.render.trial import (
     REFUSALS,

@@ -24,8 +24,7 @@ from mlstack.names import check_registry_name
 from mlstack.objects.managed_fields import FieldChange
 from mlstack.objects.resources import quantity
 from mlstack.programs import ProgramError
-from mlstack.registries.directory import FolderTree
-from mlstack.registries.registry import INDEX_FILE, PACKAGE_FILES, contents, read_index
+from mlstack.registries.registry import INDEX_FILE, PACKAGE_FILES, FolderTree, contents, read_index
 from mlstack.yaml import write
 
 if TYPE_CHECKING:

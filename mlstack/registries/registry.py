@@ -1,4 +1,4 @@
-"""Registries: an index of packages and their versions, and the files of each."""
+"""Registries: an index of packages and their versions, and the files of each; the plainest are folders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from mlstack.app.app import RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import without_ignored
 from mlstack.app.document import fields_of
-from mlstack.app.files import Files, is_chart
+from mlstack.app.files import Files, is_chart, read_file, read_folder
 from mlstack.app.package import PackageFolder, digest
 from mlstack.app.reader import as_overridden
 from mlstack.app.schema import check_file
@@ -221,6 +221,82 @@ class PackagesByName(Mapping[str, IndexPackage]):
         return len(self._names)
 
 
+# --- registries that are folders of the disk: an address is a path, relative to the app ---
+
+
+class FolderTree:
+    """The files of a registry's folder and of the folders beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._root = folder
+
+    def read(self, path: PurePosixPath) -> bytes | None:
+        """Give a file, or nothing when it is not there."""
+        place = self._place(path)
+        return read_file(place) if place.is_file() else None
+
+    def folder(self, path: PurePosixPath) -> Files:
+        """Give all files of a folder by path relative to it."""
+        place = self._place(path)
+        return read_folder(place, source=str(path)) if place.is_dir() else {}
+
+    def names(self) -> Iterable[str]:
+        """Give the names of the folders in the registry's folder."""
+        folders = (entry for entry in self._root.iterdir() if entry.is_dir())
+        return [folder.name for folder in folders if not folder.name.startswith(".")]
+
+    def _place(self, path: PurePosixPath) -> Path:
+        """Give the place of a path; an index may point beside its folder, and no further."""
+        place = (self._root / path).resolve()
+        if not place.is_relative_to(self._root.parent):
+            raise RegistryError(f"the path `{path}` leads out of the registry")
+        return place
+
+
+@protocol("directory")
+class DirectoryRegistry:
+    """A folder with `registry.yaml`, or with package folders."""
+
+    def __init__(self, ref: RegistryRef, *, root: Path, fresh: bool = False) -> None:
+        self._ref = ref
+        address = ref.address.removeprefix("file://")
+        self._root = root
+        self._folder = (root / Path(address).expanduser()).resolve()
+
+    @staticmethod
+    def accepts(address: str) -> bool:
+        """Tell whether an address is a path: it starts with `.`, `/` or `~`, or has no host in front.
+
+        What begins with `file://` is one too, unless a git repository lies there.
+        """
+        if address.startswith("file://"):
+            folder = Path(address.removeprefix("file://"))
+            is_git = folder.suffix == ".git" or (folder / ".git").exists() or (folder / "objects").is_dir()
+            return address.startswith("file:///") and "#" not in address and not is_git
+        first = address.split("/")[0]
+        return address.startswith((".", "/", "~")) or bool(first and not set(first) & set(".:"))
+
+    @cached_property
+    def index(self) -> RegistryIndex:
+        """Give the index."""
+        if not self._folder.is_dir():
+            place, mark, _ = self._ref.address.partition("#")
+            is_git = mark and (self._root / place / ".git").exists()
+            hint = f"a git repository of this disk is file://{(self._root / place).resolve()}{mark}BRANCH"
+            message = f"no folder `{self._ref.address}` for registry `{self._ref.name}`"
+            raise RegistryError(message, hint=hint if is_git else "check the address")
+        return read_index(FolderTree(self._folder), source=self._ref.address, name=self._ref.name)
+
+    def fetch(self, package: str, version: str = "") -> Files:
+        """Give the files of a package version, its digest checked."""
+        return fetch_package(FolderTree(self._folder), self.index, package, version)
+
+    def at(self, revision: str) -> DirectoryRegistry:
+        """Refuse: a folder has no revisions."""
+        message = f"registry `{self._ref.name}` is a folder, which has no revision `{revision}`"
+        raise RegistryError(message, hint=f"mlstack registry describe {self._ref.name} lists the versions")
+
+
 # --- find the protocol of a registry and open it ---
 
 BUNDLED = "bundled"
@@ -338,7 +414,7 @@ def is_local(ref: RegistryRef) -> bool:
 def _bundled(name: str) -> Registry:
     place = files.folder("registry")
     ref = RegistryRef(name=name, address=str(place), protocol="directory")
-    return _kind("directory")(ref, root=place, fresh=False)
+    return DirectoryRegistry(ref, root=place)
 
 
 @cache
