@@ -19,7 +19,7 @@ from typing import Any
 import mlstack
 from mlstack.dataclass import Record
 from mlstack.deploy.changes import Change, OnEvent, RunEvent, digest_of, silent
-from mlstack.deploy.permissions import explained
+from mlstack.deploy.target import explained
 from mlstack.errors import ClusterError, ConfigError, ConflictError, ForbiddenError, ObjectNotFoundError
 from mlstack.kube.client import Applied, Cluster, ObjectRef
 from mlstack.objects import managed_fields

@@ -21,8 +21,7 @@ from mlstack.deploy.inventory import (
     payload_hash,
     shared_hash,
 )
-from mlstack.deploy.permissions import may_everything
-from mlstack.deploy.target import ResolvedTarget
+from mlstack.deploy.target import ResolvedTarget, may_everything
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError, UnreachableError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef

@@ -13,8 +13,7 @@ from typing import Any
 from mlstack.app.environment import Environment
 from mlstack.clock import STILL_S, Clock
 from mlstack.deploy.changes import OnEvent, RunEvent, RunEventKind
-from mlstack.deploy.permissions import explained
-from mlstack.deploy.target import Holder
+from mlstack.deploy.target import Holder, explained
 from mlstack.errors import ClusterError, LockedError
 from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, asked_once
 from mlstack.kube.lease import HeldError, Lease, LostError, Term

@@ -37,7 +37,6 @@ from mlstack.deploy.history import History, before_leaving, run_summary
 from mlstack.deploy.inventory import Inventory, grown, has_moved, remove, shrunk
 from mlstack.deploy.inventory import write as write_inventory
 from mlstack.deploy.live import context_of, has_namespace
-from mlstack.deploy.permissions import check_rights, explaining_rights
 from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, record, refuse_new
 from mlstack.deploy.prune import KeepOptions, everything, load_or_find, members_to_delete
 from mlstack.deploy.run import Run
@@ -45,6 +44,8 @@ from mlstack.deploy.target import (
     GitState,
     ResolvedTarget,
     Target,
+    check_rights,
+    explaining_rights,
     git_state,
     refuse_changed,
     resolve,

@@ -18,9 +18,8 @@ from mlstack.dataclass import Record, dataclass
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.permissions import check_rights, explaining_rights
 from mlstack.deploy.plan import diff_environment
-from mlstack.deploy.target import Target, resolve
+from mlstack.deploy.target import Target, check_rights, explaining_rights, resolve
 from mlstack.disk_cache import Cache
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, SchemaError
 from mlstack.kube.client import Cluster, Opener

@@ -158,9 +158,8 @@ def validate_on_server(
 ) -> ValidateResult:
     """Check every object offline, with the definitions that the cluster has; then by a dry run there."""
     from mlstack.deploy.changes import ApplyOptions
-    from mlstack.deploy.permissions import explaining_rights
     from mlstack.deploy.plan import diff_environment
-    from mlstack.deploy.target import resolve
+    from mlstack.deploy.target import explaining_rights, resolve
     from mlstack.validate.formats import Fault
 
     resolved = resolve(target, opener)

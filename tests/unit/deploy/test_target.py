@@ -11,8 +11,7 @@ import pytest
 
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.deploy import target
-from mlstack.deploy.permissions import grant_commands
-from mlstack.deploy.target import Target, resolve
+from mlstack.deploy.target import Target, grant_commands, resolve
 from mlstack.errors import ClusterError, ConfigError, ForbiddenError, WrongClusterError
 from mlstack.kube.client import Cluster, Right, Rights
 from mlstack.objects.kube_object import DesiredState, KubeObject, Source
