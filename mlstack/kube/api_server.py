@@ -28,7 +28,6 @@ from mlstack.errors import (
     WatchExpiredError,
 )
 from mlstack.http import ConnectionPool, NoAnswerError, Response, fingerprint
-from mlstack.kube.api_errors import FILES_ELSEWHERE, UNKNOWN_KIND, error_of, warnings_of
 from mlstack.kube.client import (
     Applied,
     Listing,
@@ -45,14 +44,18 @@ from mlstack.kube.login import LoginCredentials, find
 from mlstack.kube.parallel import prefetch
 from mlstack.kube.transport import (
     APPLY,
+    FILES_ELSEWHERE,
     READ_TIMEOUT_S,
+    UNKNOWN_KIND,
     BrokenError,
     Counted,
     Request,
     Transport,
     are_maps,
     decoded,
+    error_of,
     object_fault,
+    warnings_of,
 )
 from mlstack.objects.kube_object import MANAGER, Kind, Kinds
 

@@ -27,8 +27,8 @@ from mlstack.errors import (
     ObjectNotFoundError,
     WatchExpiredError,
 )
-from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, Listing, ObjectRef, PatchKind, Propagation, Right, Rights, WatchEvent
+from mlstack.kube.transport import error_of
 from mlstack.objects.kube_object import MANAGER, Identity, Kinds, Schemas, same, without_nulls
 from mlstack.objects.managed_fields import PatchFault, json_patch, merge_patch
 from mlstack.testing import kinds, server_side_apply, store

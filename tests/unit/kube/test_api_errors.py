@@ -17,7 +17,7 @@ from mlstack.errors import (
     TransientError,
     WatchExpiredError,
 )
-from mlstack.kube.api_errors import error_of, warnings_of
+from mlstack.kube.transport import error_of, warnings_of
 
 WEBHOOK = (
     'Internal error occurred: failed calling webhook "check.example.com": failed to call webhook: Post '

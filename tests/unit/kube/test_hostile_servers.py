@@ -19,9 +19,9 @@ import pytest
 from mlstack import http
 from mlstack.cli import ports
 from mlstack.errors import ClusterError, InvalidError, UnreachableError
-from mlstack.kube.api_errors import error_of
 from mlstack.kube.api_server import ApiServerClient, connect
 from mlstack.kube.client import ObjectRef
+from mlstack.kube.transport import error_of
 from tests.support.fakeapi import kubeconfig
 from tests.support.hostile import JSON, Call, HostileServer, Peer
 
