@@ -65,11 +65,10 @@ def run(
     stdin: bytes = b"",
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Finished:
-    """Run a program to its end, with nothing of our own terminal.
+    """Run a program, `arguments` with its name first, to its end, with nothing of our own terminal.
 
-    `arguments` are its name and what it is given, never a shell's line; `settings` are environment variables
-    laid over our own, so that the user's credentials work. After `timeout_s` seconds, or what the user's
-    MLSTACK_PROGRAM_TIMEOUT says, it is killed.
+    `settings` are environment variables laid over our own, so that the user's credentials work. After
+    `timeout_s` seconds, or what the user's MLSTACK_PROGRAM_TIMEOUT says, it is killed.
 
     Raises:
         ProgramError: missing, out of time, or an exit status other than 0.

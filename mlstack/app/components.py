@@ -63,7 +63,7 @@ def draft(
     file = component_file(module, name)
     component = Component(name=name, module=module, prototype=full_name, params=values, file=file)
     is_chart = prototype.chart is not None
-    shared = [] if is_chart else app.shared_layers(module)
+    shared = [] if is_chart else app.shared_layers(layout.enclosing(module))
     layers = [*shared, Layer("component", values, origins)]
     resolved = params.Declared.of(prototype).resolve(layers)
     missing = overrides.missing(prototype, resolved.values)

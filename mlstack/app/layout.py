@@ -67,6 +67,12 @@ def module_folder(module: str) -> str:
     return "/".join([COMPONENTS, *module.split(".")])
 
 
+def enclosing(module: str) -> tuple[str, ...]:
+    """Give a module and those it lies in, the outermost first; none for the root."""
+    parts = module.split(".") if module else []
+    return tuple(".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
 def component_file(module: str, name: str) -> str:
     """Give the file that a new component is written to."""
     return "/".join([COMPONENTS, *(module.split(".") if module else ()), f"{name}.yaml"])

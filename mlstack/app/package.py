@@ -228,15 +228,8 @@ class PackageFolder:
         fields = FieldReader(read)
         if file.name != name:
             fields.refuse("name", f"must be `{name}`, the name of the folder")
-        packages, blocks = {self.head.name: self, **libraries}, []
-        for block in file.blocks:
-            package, _, own_name = block.partition("/")
-            if package not in packages:
-                fields.refuse("blocks", f"takes `{block}`, but the package does not require `{package}`")
-            block_file = f"blocks/{own_name}.yaml"
-            if PurePosixPath(block_file) not in packages[package].files:
-                fields.refuse("blocks", f"takes `{block}`, but `{package}` has no such block")
-            blocks.append(packages[package].document(block_file, "ParameterBlock").value)
+        packages = {self.head.name: self, **libraries}
+        blocks = [_block(block, packages, fields) for block in file.blocks]
         try:
             schema = _joined_schema(file.parameters, blocks, packages)
         except ValueError as error:
@@ -345,6 +338,17 @@ def _joined_schema(
         if name not in inlined["properties"]:
             raise ValueError(f"require `{name}`, which is not declared")
     return inlined
+
+
+def _block(block: str, packages: Mapping[str, PackageFolder], fields: FieldReader) -> Any:
+    """Give a block of parameters that a prototype takes, `package/name`."""
+    package, _, name = block.partition("/")
+    if package not in packages:
+        fields.refuse("blocks", f"takes `{block}`, but the package does not require `{package}`")
+    file = f"blocks/{name}.yaml"
+    if PurePosixPath(file) not in packages[package].files:
+        fields.refuse("blocks", f"takes `{block}`, but `{package}` has no such block")
+    return packages[package].document(file, "ParameterBlock").value
 
 
 def _mapping(schema: Any) -> Mapping[str, Any]:

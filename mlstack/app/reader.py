@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from mlstack.app import document as documents
 from mlstack.app import files, layout
-from mlstack.app.app import App, Component, Kustomization, Manifest, ModuleParams, RegistryRef
+from mlstack.app.app import App, Component, Kustomization, Manifest, ModuleParams
 from mlstack.app.document import AppDocument, FieldReader, KeyPath, Origin
 from mlstack.app.environment import (
     ApprovedDifferences,
@@ -37,7 +37,7 @@ from mlstack.app.versions import Lock
 from mlstack.dataclass import row
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, MlstackError, UsageError
-from mlstack.names import check_mlstack, nearest, not_found
+from mlstack.names import check_mlstack, did_you_mean, not_found
 
 _LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
 
@@ -63,7 +63,7 @@ class AppReader:
             del vars(self)[name]
         self._declarations: dict[str, Declared] = {}
         self._prototypes: dict[tuple[str, str | None], Prototype] = {}
-        self._shared: dict[str, list[Layer]] = {}
+        self._shared: dict[tuple[str, ...], tuple[Layer, ...]] = {}
         self._chains: dict[str, tuple[EnvironmentFiles, ...]] = {}
         self._patches: dict[str, Mapping[str, str]] = {}
 
@@ -101,9 +101,8 @@ class AppReader:
     @cached_property
     def personal(self) -> PersonalOverrides:
         """Give what the person who works here has otherwise."""
-        if self._is_shared:
-            return PersonalOverrides()
-        return self.files.record(layout.OVERRIDES, PersonalOverrides) or PersonalOverrides()
+        own = None if self._is_shared else self.files.record(layout.OVERRIDES, PersonalOverrides)
+        return own or PersonalOverrides()
 
     @cached_property
     def approved(self) -> ApprovedDifferences:
@@ -226,8 +225,7 @@ class AppReader:
         targets = names or (environment.targets if environment else ())
         where = None if names or environment is None else environment.file
         chosen = {member for name in targets for member in self._members(name, where)}
-        every = self.component_files
-        return tuple(self.component(name) for name in every if not targets or name in chosen)
+        return tuple(self.component(name) for name in self.component_files if not targets or name in chosen)
 
     def _members(self, name: str, where: str | None) -> list[str]:
         every = self.component_files
@@ -492,7 +490,7 @@ class AppReader:
             layer = Layer("component", component.params, target=name)
         chain = self.environment_chain(environment)
         is_chart = prototype.chart is not None
-        layers += [*(() if is_chart else self.shared_layers(component.module)), layer]
+        layers += [*(() if is_chart else self.shared_layers(layout.enclosing(component.module))), layer]
         layers += [layer for files in chain if not is_chart for layer in files.for_all]
         layers += [layer for files in chain for layer in files.for_component(name)]
         if overrides:
@@ -500,24 +498,16 @@ class AppReader:
             layers += [layer for layer in given if not (is_chart and layer.speaks_to_many)]
         return layers
 
-    def all_shared_layers(self) -> list[Layer]:
-        """Give what the app and each of its modules set for all components."""
-        return self._shared_layers(self.modules)
-
-    def shared_layers(self, module: str) -> list[Layer]:
-        """Give the layers for all components of a module: of the app, and of the modules around them."""
-        if module not in self._shared:
-            self._shared[module] = self._shared_layers(_enclosing(module))
-        return self._shared[module]
-
-    def _shared_layers(self, modules: Iterable[str]) -> list[Layer]:
-        """Give the layers for all components: of the app and of modules."""
-        layers = [layer_of(self.files.app_document, ("params",), "app", "")]
-        for module in modules:
-            if document := self.files.document(layout.module_params_file(module), "ModuleParams"):
-                FieldReader(document).record(ModuleParams)
-                layers.append(layer_of(document, ("params",), "module", f"--module={module}"))
-        return layers
+    def shared_layers(self, modules: tuple[str, ...]) -> tuple[Layer, ...]:
+        """Give the layers for all components: of the app, and of these modules."""
+        if modules not in self._shared:
+            layers = [layer_of(self.files.app_document, ("params",), "app", "")]
+            for module in modules:
+                if document := self.files.document(layout.module_params_file(module), "ModuleParams"):
+                    FieldReader(document).record(ModuleParams)
+                    layers.append(layer_of(document, ("params",), "module", f"--module={module}"))
+            self._shared[modules] = tuple(layers)
+        return self._shared[modules]
 
     def resolve(
         self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
@@ -548,8 +538,7 @@ class AppReader:
         """Give every spelling that the prototypes of components declare."""
         used = {own.prototype: own for own in components if isinstance(own, Component)}
         prototypes = (self.prototype_of(own, environment) for own in used.values())
-        declared = [prototype.params for prototype in prototypes if prototype.chart is None]
-        return {name for params in declared for name in spelling_table(params)}
+        return {name for each in prototypes if each.chart is None for name in spelling_table(each.params)}
 
     def undeclared_globals(
         self, environment: str | None, components: Iterable[Component | Manifest]
@@ -561,24 +550,22 @@ class AppReader:
         """
         components = list(components)
         own = self.spellings_of(components, environment)
-        modules = sorted({module for component in components for module in _enclosing(component.module)})
-        layers = self._shared_layers(modules)
-        layers += [layer for files in self.environment_chain(environment) for layer in files.for_all]
+        modules = {name for component in components for name in layout.enclosing(component.module)}
+        chain = self.environment_chain(environment)
+        layers = [*self.shared_layers(tuple(sorted(modules)))]
+        layers += [layer for files in chain for layer in files.for_all]
         others = [(layer, name) for layer in layers for name in layer.values if name not in own]
         try:
             declared = self.vendor.spellings() if others else frozenset()
             others = [(layer, name) for layer, name in others if name not in declared]
-            folders = [files.folder("environments") / name for name in files.presets()] if others else []
-            presets = [read_preset(folder).globals.values for folder in folders]
+            presets = preset_globals() if others else ()
         except MlstackError:  # a broken package is an error where it is used, not for a remark
             return ()
         notes = []
         for layer, name in others:
             if not any(name in preset and preset[name] == layer.values[name] for preset in presets):
-                near = nearest(name, declared)
-                origin = layer.origins.get((name,), Origin(layer.kind))
-                meant = f"; did you mean `{near}`?" if near else ""
-                notes.append(f"no installed prototype declares `{name}` ({origin}){meant}")
+                origin, near = layer.origins.get((name,), Origin(layer.kind)), did_you_mean(name, declared)
+                notes.append(f"no installed prototype declares `{name}` ({origin}){near and f'; {near}'}")
         return tuple(notes)
 
 
@@ -587,27 +574,18 @@ def _encrypted(layer: Layer, path: KeyPath, file: str) -> Layer:
     return replace(layer, values=encrypted_values(layer.values, file, path), is_encrypted=True)
 
 
-def _enclosing(module: str) -> list[str]:
-    """Give a module and those it lies in, the outermost first; none for the root."""
-    parts = module.split(".") if module else []
-    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
-
-
-def as_overridden(ref: RegistryRef, *, root: Path) -> RegistryRef:
-    """Give a registry of the app in the folder `root` as the person who works there reads it."""
-    if not (root / layout.OVERRIDES).is_file():
-        return ref
-    reader = AppReader(root)
-    own = next((own.address for own in reader.personal.registries if own.name == ref.name), None)
-    is_shared = any((known.name, known.address) == (ref.name, ref.address) for known in reader.app.registries)
-    return RegistryRef(name=ref.name, address=own) if own and is_shared else ref
-
-
 def read_preset(preset: Path) -> EnvironmentFiles:
     """Read one preset, as an environment of the folder that comes with mlstack."""
     reader = AppReader(preset.parent.parent)
     reader.files = AppFiles(reader.root, NO_STORE)  # there is no `app.yaml` to check
     return reader.environment_chain(preset.name)[0]
+
+
+@cache
+def preset_globals() -> tuple[Mapping[str, Any], ...]:
+    """Give what each preset of mlstack sets for all components."""
+    folder = files.folder("environments")
+    return tuple(read_preset(folder / name).globals.values for name in files.presets())
 
 
 def _no_params(component: Manifest) -> tuple[str, str]:

@@ -405,10 +405,9 @@ class History(Record):
 
     def exists(self) -> bool:
         """Tell whether there is a past; false where its Secrets may not be listed."""
-        try:
+        with suppress(ForbiddenError):
             return bool(self._items())
-        except ForbiddenError:
-            return False
+        return False
 
     def revisions(self) -> tuple[Revision, ...]:
         """Give all revisions that are complete, oldest first."""
@@ -426,9 +425,8 @@ class History(Record):
         """
         items = self._items()
         complete = revisions(items)
-        for revision in complete:
-            if revision.number == number:
-                return revision
+        if revision := next((each for each in complete if each.number == number), None):
+            return revision
         if number in impossible(items):
             raise DamagedHistoryError(number)
         numbers = f"there are {complete[0].number} to {complete[-1].number}" if complete else ""
@@ -479,8 +477,7 @@ class History(Record):
         newest = next(reversed(revisions(items)), None)
         base = newest if selective or state is None else None
         if base is not None:
-            earlier = self.load(base)
-            gone = draft.components if draft.result == "done" else ()
+            gone, earlier = draft.components if draft.result == "done" else (), self.load(base)
             state = without(earlier, gone) if state is None else merged(earlier, state, moved)
         if state is None:
             return None
@@ -489,6 +486,12 @@ class History(Record):
         draft, parts = encode(draft, state)
         if if_news and newest and (newest.digest, newest.unsettled) == (draft.digest, draft.unsettled):
             return None
+        return self._create(draft, parts, items)
+
+    def _create(
+        self, draft: Revision, parts: Sequence[bytes], items: Sequence[Mapping[str, Any]]
+    ) -> Revision:
+        """Write a revision under the next free number, and delete what it makes outdated."""
         place = {"namespace": self.namespace, "app": self.app, "environment": self.environment}
         first = next_number(items)
         for number in range(first, first + _ATTEMPTS):

@@ -237,8 +237,7 @@ def everything(
 ) -> PruneSet:
     """Say what becomes of all members that are to go, and of what the files bring; nothing is written.
 
-    Objects of the files that carry the marks of another app or environment, or none, are left alone:
-    other people may depend on them.
+    Objects of the files that do not carry our marks are left alone: other people may depend on them.
 
     Raises:
         UsageError: a namespace that is to go would take along what is not.
@@ -255,9 +254,8 @@ def everything(
         namespace = Identity("", "Namespace", "", resolved.place.namespace)
         asked.append(Member(identity=namespace, api_version="v1"))
     served, lives, hidden = lookup(cluster, asked)
-    verdicts = {
-        member.identity: _verdict(member, lives.get(member.identity), inventory, spare) for member in served
-    } | dict.fromkeys(hidden, _HIDDEN)
+    verdicts = {each.identity: _verdict(each, lives.get(each.identity), inventory, spare) for each in served}
+    verdicts |= dict.fromkeys(hidden, _HIDDEN)
     deleted = (key for key, verdict in verdicts.items() if verdict.fate == "delete")
     namespaces = frozenset(key.name for key in deleted if (key.group, key.kind) == ("", "Namespace"))
     for key, verdict in verdicts.items():  # what is kept goes, where it may, with a namespace that goes
@@ -266,14 +264,13 @@ def everything(
             verdicts[key] = PruneVerdict("delete", f"goes with namespace `{key.namespace}`")
     taken = refuse_along(cluster, inventory, verdicts, namespaces, spare)
     judged = {member.identity: verdicts.get(member.identity, _HIDDEN) for member in in_files}
-    foreign = {key: verdict for key, verdict in judged.items() if verdict.fate == "foreign"}
-    ours = [member for member in served if member.identity not in foreign]
-    changes = _deletions(resolved, ours, lives, verdicts)
+    foreign = {key for key, verdict in judged.items() if verdict.fate == "foreign"}
+    changes = _deletions(resolved, [m for m in served if m.identity not in foreign], lives, verdicts)
     going = [change.live for change in changes if change.action == "delete" and change.live is not None]
     return PruneSet(
         changes=changes,
         forgotten=_forgotten(verdicts) & inventory.members.keys(),
-        notes=(*_left_alone(foreign), *taken_along(going, cluster), *retained(going, cluster), *taken),
+        notes=(*_left_alone(judged), *taken_along(going, cluster), *retained(going, cluster), *taken),
     )
 
 

@@ -140,8 +140,7 @@ def components(
         ConfigError: broken YAML, a document that is no object beside some that are, an object twice.
         UsageError: there is no object at all, or a name for several.
     """
-    planned: list[PlannedComponent] = []
-    notes: list[str] = []
+    planned, notes = list[PlannedComponent](), list[str]()
     places, has_lists = dict[Identity, str](), False
     for source in sources:
         documents = read.read_documents(

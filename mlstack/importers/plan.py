@@ -131,16 +131,11 @@ def plan_variants(
     """Give what an app needs to bring these objects in these environments.
 
     `sources` say where a component came from. An environment that deploys everything names no targets, if
-    `all_targets` of the app are those that are imported here.
-
-    Returns:
-        The plan, and what cannot be brought.
+    `all_targets` of the app are those that are imported here. What cannot be brought stands beside the plan.
     """
     places = {environment.name: environment for environment in environments}
     order = sorted(places, key=lambda name: (name != "", name != "default", name))
-    notes: dict[str, None] = {}
-    refused: list[ImportFailure] = []
-    groups: list[_Group] = []
+    notes, refused, groups = dict[str, None](), list[ImportFailure](), list[_Group]()
     for component, by_environment in objects.items():
         sound = dict(_sound(component, by_environment, places, notes, refused))
         groups += _grouped(component, sound, order)

@@ -217,12 +217,10 @@ def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None)
     Patches stay for what cannot be a parameter: what only some environments have.
     """
     head = {"apiVersion": API_VERSION, "kind": "Package", "name": package, "version": VERSION}
-    summary = "Prototypes made from what was imported"
-    files: dict[str, str] = {"package.yaml": write.to_yaml({**head, "summary": summary})}
-    components: list[PlannedComponent] = []
+    files = {"package.yaml": write.to_yaml({**head, "summary": "Prototypes made from what was imported"})}
+    components, names = list[PlannedComponent](), set[str]()
     patches = {environment: dict(inner) for environment, inner in plan.patches.items()}
     params: dict[str, dict[str, Mapping[str, Any]]] = {}
-    names: set[str] = set()
     for component in plan.components:
         environments = [name for name, inner in patches.items() if component.name in inner]
         versions = {}
@@ -235,8 +233,8 @@ def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None)
         names.add(prototype)
         named = _named_values(component, versions, known or {})
         files |= _prototype_files(prototype, component, named)
-        content = {"apiVersion": API_VERSION, "kind": "Component"}
-        content["prototype"] = f"{REGISTRY}/{package}/{prototype}"
+        reference = f"{REGISTRY}/{package}/{prototype}"
+        content = {"apiVersion": API_VERSION, "kind": "Component", "prototype": reference}
         components.append(replace(component, text=write.to_yaml(content), suffix=".yaml"))
         for index, (name, objects) in enumerate(versions.items()):
             values = {key: value.others[index] for key, value in named.items()}

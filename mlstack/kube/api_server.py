@@ -345,12 +345,8 @@ class ApiServerClient:
     ) -> Iterator[WatchEvent]:
         """Watch the objects of one kind; begins with what there is unless a version is given."""
         subject = ObjectRef(api_version, kind, namespace or "", "")
-        query = {
-            **_selection(labels, fields),
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(max(1, math.ceil(timeout_s))),
-        }
+        query = {**_selection(labels, fields), "watch": "true", "allowWatchBookmarks": "true"}
+        query["timeoutSeconds"] = str(max(1, math.ceil(timeout_s)))
         initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         request = Request(
             method="GET",

@@ -199,8 +199,7 @@ def _carry_out(plan: ApplyPlan, run: Run) -> None:
         if namespace is None or namespace.kind not in ("deleted", "terminating"):  # else all goes with it
             _forget(now, run, past, _shrink_inventory(now, run, inventory, run.records))
         return
-    # Neither record needs the other.
-    recorded = prefetch(partial(_record, plan, run, past, None))
+    recorded = prefetch(partial(_record, plan, run, past, None))  # neither record needs the other
     try:
         _shrink_inventory(now, run, inventory, run.records)
     finally:

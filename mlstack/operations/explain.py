@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cache
 from typing import Any, Literal
 
-from mlstack.app import files, layout
+from mlstack.app import layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import AppDocument, KeyPath, join_path, split_path
@@ -26,7 +25,7 @@ from mlstack.app.params import (
     spelling_table,
 )
 from mlstack.app.prototype import Param, mask_value
-from mlstack.app.reader import read_preset
+from mlstack.app.reader import preset_globals
 from mlstack.dataclass import Record, dataclass, row
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import NotFoundError
@@ -448,7 +447,7 @@ def _judged(use: _Use, loaders: Mapping[str | None, Loader]) -> LintFinding | No
 
 def _unused(app: AppDir, seen: set[str]) -> Iterator[LintFinding]:
     """Find what is set for components that are not deployed there, or for all and taken by none."""
-    layers: list[tuple[str, Layer]] = [("", layer) for layer in app.all_shared_layers()]
+    layers: list[tuple[str, Layer]] = [("", layer) for layer in app.shared_layers(app.modules)]
     for name in app.environment_names:
         own = app.environment_files(name)
         layers += [("", layer) for layer in own.for_all]
@@ -464,13 +463,9 @@ def _unused(app: AppDir, seen: set[str]) -> Iterator[LintFinding]:
 
 def _is_of_preset(spellings: Collection[str], value: Any) -> bool:
     """Tell whether a preset sets this for all components, whatever they are: nobody chose it for these."""
-    return any(preset.get(name) == value for preset in _presets() for name in spellings if name in preset)
-
-
-@cache
-def _presets() -> list[Mapping[str, Any]]:
-    folder = files.folder("environments")
-    return [read_preset(folder / name).globals.values for name in files.presets()]
+    return any(
+        preset.get(name) == value for preset in preset_globals() for name in spellings if name in preset
+    )
 
 
 def _patches(app: AppDir, environment: str, chosen: set[str], *, store: ByteStore) -> Iterator[LintFinding]:

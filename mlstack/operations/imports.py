@@ -149,14 +149,12 @@ def import_ksonnet(
     _check_places(source, target, request.keep_proof)
     composition, remarks = _composed(source, request)
     environments, notes = _environments(source, kubeconfig)
-    sources = {
-        c.full_name: f"ksonnet: {c.file.relative_to(source.root).as_posix()}" for c in _members(source)
-    }
+    files = {member.full_name: member.file.relative_to(source.root) for member in _members(source)}
+    sources = {name: f"ksonnet: {file.as_posix()}" for name, file in files.items()}
     is_all = isinstance(target, Path)
     plan, refused = plan_variants(composition.objects, environments, sources=sources, all_targets=is_all)
     if request.as_prototype:
-        package = component_name(source.name).lower()
-        plan = templates.as_prototypes(plan, package, known=composition.params)
+        plan = templates.as_prototypes(plan, component_name(source.name).lower(), known=composition.params)
     failures = [*composition.failures, *refused]
     notes = [*composition.notes, *remarks, *plan.notes, *notes]
     if source.unrendered:

@@ -122,14 +122,7 @@ def set_param(
         if faults := _typed_faults(param, path[1:], value):
             raise TypedValueError("\n".join(faults), hint=f"mlstack prototype describe {prototype}")
         # What reads files comes before anything is written.
-        notes = [f"`{param.name}` is deprecated: {param.deprecated}"] if param.deprecated else []
-        notes += renamed(str(split_path(key)[0]), param.name)
-        if place.kind == "component":
-            component = app.component_with_params(place.component or "")
-            for environment in app.environment_names:
-                setting = app.resolve(component, environment).setting(param.name)
-                if setting is not None and setting.layer in ENVIRONMENT_LAYERS:
-                    notes.append(f"in `{environment}` another value counts ({setting.origin})")
+        notes = [*renamed(str(split_path(key)[0]), param.name), *_notes(app, place, param)]
         file, changed = app.set_param(place, path, value)
     return ParamChanged(
         name=join_path(path),
@@ -139,6 +132,18 @@ def set_param(
         changed=changed,
         notes=tuple(notes),
     )
+
+
+def _notes(app: AppDir, place: ParamScope, param: Param) -> Iterator[str]:
+    """Tell that a parameter is deprecated, and in which environments what a component has does not count."""
+    if param.deprecated:
+        yield f"`{param.name}` is deprecated: {param.deprecated}"
+    if place.kind == "component":
+        component = app.component_with_params(place.component or "")
+        for environment in app.environment_names:
+            setting = app.resolve(component, environment).setting(param.name)
+            if setting is not None and setting.layer in ENVIRONMENT_LAYERS:
+                yield f"in `{environment}` another value counts ({setting.origin})"
 
 
 def _typed_faults(param: Param, inside: KeyPath, value: Any) -> Sequence[str]:

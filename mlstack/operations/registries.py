@@ -16,7 +16,6 @@ from mlstack.app.files import read_folder
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import marked_images
 from mlstack.app.prototype import Package
-from mlstack.app.reader import as_overridden
 from mlstack.app.versions import RegistryIndex, newest
 from mlstack.dataclass import Record, row
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, TemplateError, UsageError
@@ -26,6 +25,7 @@ from mlstack.registries.oci import Repository, place_of
 from mlstack.registries.publish import build_index, refuse_chart
 from mlstack.registries.registry import (
     INDEX_FILE,
+    as_overridden,
     asked_protocol,
     contents,
     is_bundled,

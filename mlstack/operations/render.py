@@ -76,7 +76,6 @@ def validate_environment(
         located = load(components=components, locate=True)
         faults, waived = _placed(faults, located.objects), _placed(waived, located.objects)
     faults += _against(snapshot, state)
-    left += _other_version(snapshot, version, environment)
     return ValidateResult(
         ok=not any(fault.severity == "error" for fault in faults),
         environment=environment,
@@ -85,7 +84,7 @@ def validate_environment(
         faults=tuple(faults),
         policies=tuple(verdict.outcomes),
         waived=tuple(waived),
-        notes=(*state.notes, *left),
+        notes=(*state.notes, *left, *_other_version(snapshot, version, environment)),
     )
 
 

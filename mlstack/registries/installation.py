@@ -19,7 +19,6 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.files import CHART_FILE
 from mlstack.app.package import FetchedPackage, Vendor
 from mlstack.app.prototype import Package, Prototype
-from mlstack.app.reader import as_overridden
 from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, Lock, LockedPackage, newest
 from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
@@ -27,7 +26,14 @@ from mlstack.names import fits, not_found
 from mlstack.programs import ProgramError
 from mlstack.registries.distribution import DIGEST, SCHEME, repository_of, split_address
 from mlstack.registries.publish import COSIGN_S, GET_COSIGN, KEYLESS, reason_of, signed_line
-from mlstack.registries.registry import indexes, is_bundled, missing_prototype, open_registry, refusing
+from mlstack.registries.registry import (
+    as_overridden,
+    indexes,
+    is_bundled,
+    missing_prototype,
+    open_registry,
+    refusing,
+)
 from mlstack.registries.resolver import APP, AppCatalog, Choice, Requirements, select
 
 Entered = Mapping[str, tuple[PackageRef, ...]]
@@ -92,34 +98,20 @@ def plan(
 ) -> Installation:
     """Work out what an app gets; nothing is written.
 
-    Args:
-        app: the app directory.
-        requirements: what it asks for.
-        catalog: what there is.
-        free: scopes and full names of packages that may move to a newer version than the locked one.
-        force: full names of those that are fetched again even when they are there.
+    Packages whose scope and full name are `free` may move to a newer version than the locked one; those whose
+    full name is in `force` are fetched again even when they are there.
 
     Raises:
         ConfigError: requirements contradict each other, or a package needs another mlstack.
         NotFoundError: no such registry, package or version.
         RegistryError: a registry does not answer, or what it has is wrong.
     """
-    preferred, named = preferences(app.lock.packages, free), {package for _, package in free}
     locked = {(package.full_name, package.version): package for package in app.lock.packages}
-    for _ in range(_MOST_ROUNDS):
-        choices = select(requirements, catalog, preferred=preferred)
-        fetched = {}
-        for choice in choices:
-            installed = locked.get((choice.package, choice.version))
-            if choice.package in force or _is_missing(app, installed, named):
-                fetched[choice.package, choice.version] = catalog.fetch(choice.package, choice.version)
-        before = {key: catalog.requires(*key) for key in fetched}
-        if all(catalog.says(package) == before[key] for key, package in fetched.items()):
-            break  # what the index said of them is what they say themselves
+    choices, fetched = _selected(app, requirements, catalog, locked, free=free, force=force)
     for package in fetched.values():
         check_signed(app, package.locked)
     for choice in choices:
-        if choice.package in named:
+        if any(choice.package == package for _, package in free):
             catalog.check_unchanged(choice.package, choice.version)
     locked |= {key: package.locked for key, package in fetched.items()}
     packages = _as_chosen(locked, choices)
@@ -172,6 +164,30 @@ def change(
         return installation
     message = "packages and registries were changed by other commands meanwhile; nothing was installed"
     raise ConfigError(message, where=layout.APP_FILE, hint="try again")
+
+
+def _selected(
+    app: AppDir,
+    requirements: Requirements,
+    catalog: AppCatalog,
+    locked: Mapping[tuple[str, str], LockedPackage],
+    *,
+    free: Collection[tuple[str, str]],
+    force: Collection[str],
+) -> tuple[Sequence[Choice], dict[tuple[str, str], FetchedPackage]]:
+    """Select versions and fetch those that lack, until what the index says of them is what they say."""
+    preferred, named = preferences(app.lock.packages, free), {package for _, package in free}
+    for _ in range(_MOST_ROUNDS):
+        choices = select(requirements, catalog, preferred=preferred)
+        fetched = {}
+        for choice in choices:
+            installed = locked.get((choice.package, choice.version))
+            if choice.package in force or _is_missing(app, installed, named):
+                fetched[choice.package, choice.version] = catalog.fetch(choice.package, choice.version)
+        before = {key: catalog.requires(*key) for key in fetched}
+        if all(catalog.says(package) == before[key] for key, package in fetched.items()):
+            break
+    return choices, fetched
 
 
 def preferences(

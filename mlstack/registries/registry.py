@@ -17,14 +17,14 @@ from typing import Any, Protocol
 
 from mlstack import disk_cache
 from mlstack.app import document as documents
-from mlstack.app import files
+from mlstack.app import files, layout
 from mlstack.app.app import RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import without_ignored
 from mlstack.app.document import fields_of
 from mlstack.app.files import Files, is_chart, read_file, read_folder
 from mlstack.app.package import PackageFolder, digest
-from mlstack.app.reader import as_overridden
+from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_file
 from mlstack.app.versions import (
     KSONNET_PREFIX,
@@ -346,6 +346,16 @@ def asked_protocol(address: str) -> str:
         return name
     is_index = answer.status == 200 and re.search(rb"^entries:|\"entries\":", answer.data, re.MULTILINE)
     return "helm" if is_index else name
+
+
+def as_overridden(ref: RegistryRef, *, root: Path) -> RegistryRef:
+    """Give a registry of the app in the folder `root` as the person who works there reads it."""
+    if not (root / layout.OVERRIDES).is_file():
+        return ref
+    reader = AppReader(root)
+    own = next((own.address for own in reader.personal.registries if own.name == ref.name), None)
+    is_shared = any((known.name, known.address) == (ref.name, ref.address) for known in reader.app.registries)
+    return RegistryRef(name=ref.name, address=own) if own and is_shared else ref
 
 
 def open_registry(ref: RegistryRef, *, root: Path) -> Registry:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -65,15 +66,10 @@ def load(
 ) -> DesiredState:
     """Give the objects of an environment, in the order they are applied.
 
-    Args:
-        app: the app directory.
-        environment: name of the environment.
-        components: only these components and modules; none means all that the environment deploys.
-        overrides: parameters for this run.
-        store: keeps compiled templates, renders and passed parameter sets.
-        namespace: another namespace, for this run.
-        locate: note the template line of every part of every object; this renders twice.
-        stand_ins: whether secret values that stand elsewhere and cannot be read may be made up.
+    `components` are components and modules, none means all that the environment deploys; these, `overrides`
+    and `namespace` are for this run. `store` keeps compiled templates, renders and passed parameter sets; to
+    `locate` notes the template line of every part; with `stand_ins` secret values that stand elsewhere and
+    cannot be read are made up.
 
     Raises:
         ConfigError: a file, parameter or template is wrong; names component, file and line.
@@ -81,29 +77,34 @@ def load(
     """
     shapes = Pack(store, f"shapes:{app.root}")
     with read.keeping_shapes(shapes):
-        app.app, app.lock  # noqa: B018 # a fault of them is no component's
-        own = app.environment(environment)
-        used = replace(own, namespace=namespace or own.namespace)
-        app.check_patches(environment)
-        selected = app.selected(used, components)
-        depends = app.depends(selected)
-
-        def rendered(*, locate: bool) -> tuple[Loader, list[Rendered], tuple[KubeObject, ...]]:
-            loader = Loader(app, used, overrides=overrides, store=store, locate=locate, stand_ins=stand_ins)
-            return loader, *_rendered(loader, selected, depends, is_part=bool(components))
-
+        used, selected, depends = _selection(app, environment, components, namespace)
+        make = partial(Loader, app, used, overrides=overrides, store=store, stand_ins=stand_ins)
+        loader = make(locate=locate)
         try:
-            loader, parts, objects = rendered(locate=locate)
+            parts, objects = _rendered(loader, selected, depends, is_part=bool(components))
         except ConfigError as error:
             # Again for the lines of what it says of whole objects; other errors have theirs.
             if locate or type(error) is not ConfigError:
                 raise
-            loader, parts, objects = rendered(locate=True)
+            loader = make(locate=True)
+            parts, objects = _rendered(loader, selected, depends, is_part=bool(components))
     loader.save()
     state = _desired(loader, selected, depends, parts, objects)
     if not state.has_secrets and len(selected) == len(app.component_files):  # values of others may be secret
         shapes.save()
     return state
+
+
+def _selection(
+    app: AppReader, environment: str, components: Sequence[str], namespace: str | None
+) -> tuple[Environment, tuple[Component | Manifest, ...], Mapping[str, tuple[str, ...]]]:
+    """Give an environment as this run uses it, what it deploys of these, and what each depends on."""
+    app.app, app.lock  # noqa: B018 # a fault of them is no component's
+    own = app.environment(environment)
+    used = replace(own, namespace=namespace or own.namespace)
+    app.check_patches(environment)
+    selected = app.selected(used, components)
+    return used, selected, app.depends(selected)
 
 
 def _desired(

@@ -6,26 +6,25 @@ lowered when a room has become smaller; it is raised for nothing but a feature t
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import defaultdict
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "mlstack"
 LINES = {
     "": 2010,
-    "app": 7120,
-    "cli": 7392,
+    "app": 7109,
+    "cli": 7390,
     "deploy": 8840,
     "elastic": 7586,
-    "importers": 3020,
+    "importers": 3003,
     "kube": 3260,
     "objects": 2890,
-    "operations": 7541,
+    "operations": 7530,
     "readiness": 3225,
-    "registries": 4057,
+    "registries": 4083,
     "render": 3461,
     "simulator": 3374,
     "testing": 2255,
@@ -34,7 +33,9 @@ LINES = {
 }
 MODULES = 178
 LINES_OF_PRODUCT = 71_305
-LINES_OF_TESTS = 78_790
+LINES_OF_TESTS = 78_801
+MOST_LINES_OF_A_MODULE = 600
+MOST_LINES_OF_A_FUNCTION = 40
 
 
 def lines(folder: Path) -> int:
@@ -60,15 +61,12 @@ def public_classes() -> dict[str, list[str]]:
     return places
 
 
-@pytest.mark.parametrize("room", sorted(LINES), ids=lambda room: room or "top")
-def test_a_room_is_within_its_limit(room: str) -> None:
-    size = rooms()[room]
-    print(f"mlstack/{room}: {size} lines of {LINES[room]}")  # noqa: T201 - for `-s`
-    assert size <= LINES[room]
-
-
-def test_every_room_has_a_limit() -> None:
-    assert set(rooms()) == set(LINES)
+def test_every_room_is_within_its_limit() -> None:
+    sizes = rooms()
+    for room, size in sizes.items():
+        print(f"mlstack/{room}: {size} lines of {LINES.get(room)}")  # noqa: T201 - for `-s`
+    assert sizes.keys() == LINES.keys()
+    assert {room: size for room, size in sizes.items() if size > LINES[room]} == {}
 
 
 def test_the_whole_is_within_its_limits() -> None:
@@ -78,6 +76,18 @@ def test_the_whole_is_within_its_limits() -> None:
     assert modules <= MODULES
     assert product <= LINES_OF_PRODUCT
     assert tests <= LINES_OF_TESTS
+
+
+def test_modules_and_functions_fit_on_their_screens() -> None:
+    long = []
+    for file in PRODUCT.rglob("*.py"):
+        text = file.read_text()
+        spans = [(file.name, 0, text.count("\n"), MOST_LINES_OF_A_MODULE)]
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                spans.append((node.name, node.lineno, node.end_lineno or 0, MOST_LINES_OF_A_FUNCTION - 1))
+        long += [f"{file}: {name}" for name, first, last, most in spans if last - first > most]
+    assert long == []
 
 
 def test_no_public_class_name_stands_for_two_things() -> None:

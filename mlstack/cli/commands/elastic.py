@@ -303,17 +303,15 @@ def simulate(
     if has_goals and seed is None and csv is None and plot is None:
         from mlstack.simulator import experiments
 
-        chosen, workers = tuple(range(first_seed, first_seed + seeds)), os.cpu_count() or 1
-        judge = partial(experiments.judge, tick_ms=tick_ms, is_preempting=preemption, workers=workers)
+        judge = partial(experiments.judge, scenario, tuple(range(first_seed, first_seed + seeds)), config)
         with page.waiting(f"simulating {scenario}"):
-            return judge(scenario, chosen, config)
+            return judge(tick_ms=tick_ms, is_preempting=preemption, workers=os.cpu_count() or 1)
     if many := _typed(session, "seeds", "first_seed"):
         why = "one run is done" if has_goals else f"`{scenario}` is run once: it has no goals to be judged by"
         raise UsageError(why, hint=f"leave {', '.join(many)} away; see --seed")
     _check_places(csv, plot)
     single = _scenario(scenario)
-    if preemption is not None:
-        single = scenarios.with_preemption(single, is_preempting=preemption)
+    single = single if preemption is None else scenarios.with_preemption(single, is_preempting=preemption)
     return _simulate_once(single, config, seed or 0, tick_ms, csv, plot)
 
 
