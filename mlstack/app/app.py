@@ -18,7 +18,6 @@ from mlstack.app.document import (
     TEXT,
     WORD,
     FieldReader,
-    KeyPath,
     key,
     list_of,
     map_of,
@@ -28,11 +27,11 @@ from mlstack.app.document import (
 from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.names import check_range, is_range, names_a_package
+from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
     from mlstack.objects.managed_fields import FieldPattern
 
-Scalar = str | int | float | bool
 Taker = Literal["ours", "theirs"]
 Hooks = Literal["skip", "apply"]
 
@@ -55,7 +54,7 @@ class FieldSign:
     """A field that tells of a state, by having one of these values."""
 
     path: FieldPattern
-    values: tuple[Scalar, ...]
+    values: tuple[str | int | float | bool, ...]
 
 
 Sign = ConditionSign | FieldSign

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from mlstack.app import edit, layout
 from mlstack.app.app import Component, PackageRef, RegistryRef
-from mlstack.app.document import API_VERSION, KeyPath, decode, join_path, split_path, to_map
+from mlstack.app.document import API_VERSION, decode, join_path, split_path, to_map
 from mlstack.app.edit import EditedFile, app_lock, changed_texts
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.files import read_file, read_folder
@@ -30,6 +30,7 @@ from mlstack.names import (
     version_key,
 )
 from mlstack.yaml import write
+from mlstack.yaml.read import KeyPath
 
 _GITIGNORE = """\
 # Which environment commands take when none is named; everybody's own.

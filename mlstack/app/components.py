@@ -10,7 +10,7 @@ from typing import Any
 from mlstack.app import layout, overrides, params
 from mlstack.app.app import Component, Moved
 from mlstack.app.app_dir import AppDir, write_lock
-from mlstack.app.document import KeyPath, Origin, decode, to_map
+from mlstack.app.document import Origin, decode, to_map
 from mlstack.app.edit import EditedFile, changed_texts
 from mlstack.app.files import renamed
 from mlstack.app.layout import component_file
@@ -22,6 +22,7 @@ from mlstack.dataclass import dataclass
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, NotFoundError, ParamError, UsageError
 from mlstack.names import check_component_name, check_module_name, not_found
+from mlstack.yaml.read import KeyPath
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError, YamlError
 from mlstack.names import did_you_mean, nearest
 from mlstack.yaml import read as yamlread
+from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
     from mlstack.objects.managed_fields import FieldPattern
@@ -200,8 +201,6 @@ def to_map(value: Any, always: Collection[str] = ()) -> dict[str, Any]:
 
 
 # --- one document of a file, and where its parts stand ---
-
-KeyPath = tuple[str | int, ...]
 
 
 class Origin(NamedTuple):

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import layout
-from mlstack.app.document import KeyPath
 from mlstack.app.params import at
 from mlstack.errors import ConfigError, YamlError
 from mlstack.yaml import edit, write
-from mlstack.yaml.read import read_document
+from mlstack.yaml.read import KeyPath, read_document
 
 if TYPE_CHECKING:
     from filelock import SoftFileLock

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.app import document as documents
 from mlstack.app.app import Component
-from mlstack.app.document import AppDocument, FieldReader, KeyPath, Origin, described, join_path, split_path
+from mlstack.app.document import AppDocument, FieldReader, Origin, described, join_path, split_path
 from mlstack.app.files import decrypt, is_encrypted
 from mlstack.app.params import (
     Layer,
@@ -26,6 +26,7 @@ from mlstack.app.prototype import NO_EFFECT, Param, Prototype
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, UnknownParamError, UsageError
 from mlstack.names import did_you_mean, nearest, not_found
+from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
     from mlstack.app.reader import AppReader

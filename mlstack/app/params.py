@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
-from mlstack.app.document import AppDocument, FieldReader, KeyPath, Origin, join_path
+from mlstack.app.document import AppDocument, FieldReader, Origin, join_path
 from mlstack.app.prototype import (
     FROM_ENV,
     Param,
@@ -24,7 +24,7 @@ from mlstack.errors import ConfigError, ParamError, TypedValueError, UnknownPara
 from mlstack.names import did_you_mean, nearest
 from mlstack.objects import masking
 from mlstack.yaml import write
-from mlstack.yaml.read import read_documents
+from mlstack.yaml.read import KeyPath, read_documents
 
 # --- what a typed text or a file's value means, and how two layers' values merge -----------------------
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Self
 from mlstack.app import document as documents
 from mlstack.app import files, layout
 from mlstack.app.app import App, Component, Kustomization, Manifest, ModuleParams
-from mlstack.app.document import AppDocument, FieldReader, KeyPath, Origin
+from mlstack.app.document import AppDocument, FieldReader, Origin
 from mlstack.app.environment import (
     ApprovedDifferences,
     ClusterSnapshot,
@@ -38,6 +38,7 @@ from mlstack.dataclass import row
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.names import check_mlstack, did_you_mean, not_found
+from mlstack.yaml.read import KeyPath
 
 _LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
 

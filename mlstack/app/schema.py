@@ -21,7 +21,6 @@ from mlstack.app.app import SIGN, App, Component, ModuleParams, PatchFile, Stack
 from mlstack.app.document import (
     API_VERSION,
     AppDocument,
-    KeyPath,
     expectation,
     join_path,
     schema_of_file,
@@ -55,6 +54,7 @@ from mlstack.dataclass import dataclass
 from mlstack.disk_cache import NO_STORE, ByteStore, from_json, program_identity
 from mlstack.errors import SchemaError
 from mlstack.names import nearest
+from mlstack.yaml.read import KeyPath
 
 LONGEST = 4096
 """Characters of a pattern."""

@@ -77,7 +77,7 @@ def _versions(result: Versions) -> Page:
 
 
 @view
-def _schema(result: app.Schema) -> Page:
+def _schema(result: app.SchemaResult) -> Page:
     return shown(result, json_text(result).splitlines(), result.name)
 
 

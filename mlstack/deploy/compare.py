@@ -41,7 +41,7 @@ from mlstack.objects.kube_object import (
     KubeObject,
     label_of,
 )
-from mlstack.objects.managed_fields import OURS, FieldChange, ManagedFieldsEntry, Path, is_persons_tool
+from mlstack.objects.managed_fields import OURS, FieldChange, FieldPath, ManagedFieldsEntry, is_persons_tool
 
 _BACK: Mapping[str, ChangeAction] = {"create": "delete", "delete": "create", "recreate": "update"}
 
@@ -235,7 +235,7 @@ def differences(
     after: Data,
     *,
     tree: managed_fields.Tree | None = None,
-    gone: Sequence[Path] = (),
+    gone: Sequence[FieldPath] = (),
     remaining: Data | None = None,
     applied: Data | None = None,
     secrets: Sequence[str] = (),
@@ -259,7 +259,7 @@ def differences(
     )
 
 
-def _difference(live: Data, path: Path, change: FieldChange, applied: Data | None) -> Difference:
+def _difference(live: Data, path: FieldPath, change: FieldChange, applied: Data | None) -> Difference:
     entries = managed_fields.entries(live)
     ours = [entry for entry in entries if entry.owner == OURS]
     others = [entry for entry in entries if entry.owner != OURS]
@@ -408,7 +408,7 @@ def _is_as_left(context: DiffContext, manifest: KubeObject, live: Data, member: 
 
 def _without_answer(
     context: DiffContext, manifest: KubeObject, live: Data, data: Data, error: InvalidError
-) -> tuple[Data, managed_fields.Tree | None, list[Path]]:
+) -> tuple[Data, managed_fields.Tree | None, list[FieldPath]]:
     """Tell what an object is that cannot take the change: by a new one, or by what is written.
 
     Given are what it would be, the fields to look at, and those that go.

@@ -27,9 +27,9 @@ from mlstack.objects.managed_fields import (
     MISSING,
     OURS,
     FieldChange,
+    FieldPath,
     FieldPattern,
     Owner,
-    Path,
     Tree,
     adoptable,
     is_persons_tool,
@@ -41,7 +41,7 @@ from mlstack.objects.managed_fields import (
     value_at,
 )
 
-OwnedField = tuple[Owner, Path]
+OwnedField = tuple[Owner, FieldPath]
 """A field of a live object, and a manager that owns it."""
 
 _ROUNDS = 4  # a cut may show what lay below it; more than one further round was never needed
@@ -62,7 +62,7 @@ class ConflictPolicy(Record):
     forced: bool = False  # everything else is ours
     keep_foreign: bool = False  # fields that only people's tools set stay
 
-    def takes(self, owner: Owner, path: Path) -> bool:
+    def takes(self, owner: Owner, path: FieldPath) -> bool:
         """Tell whether we get a field that a manager would lose to us."""
         if self.is_forced(path) or self.is_ignored(path):
             return self.is_forced(path)
@@ -71,11 +71,11 @@ class ConflictPolicy(Record):
                 return rule.take == "ours"
         return owner in self.adopted or self.forced or is_persons_tool(owner)
 
-    def is_forced(self, path: Path) -> bool:
+    def is_forced(self, path: FieldPath) -> bool:
         """Tell whether a field is ours whoever owns it."""
         return any(pattern.covers(path) for pattern in self.force)
 
-    def is_ignored(self, path: Path) -> bool:
+    def is_ignored(self, path: FieldPath) -> bool:
         """Tell whether a field is to be left as it is, even where nobody else owns it."""
         return any(pattern.covers(path) for pattern in self.ignore) and not self.is_forced(path)
 
@@ -106,7 +106,7 @@ def _gone(live: Data, forced: Data) -> Iterator[OwnedField]:
                 yield entry.owner, path
 
 
-def emptied(live: Data, payload: Data, gone: Iterable[Path], policy: ConflictPolicy) -> list[OwnedField]:
+def emptied(live: Data, payload: Data, gone: Iterable[FieldPath], policy: ConflictPolicy) -> list[OwnedField]:
     """Give the empty maps of a payload that stay a program's once what others put into them is gone.
 
     While something is in them nobody loses them; afterwards they would be ours for one apply, no longer.
@@ -211,7 +211,7 @@ def _without_ignored(
     return data
 
 
-def is_owned(tree: Tree, path: Path) -> bool:
+def is_owned(tree: Tree, path: FieldPath) -> bool:
     """Tell whether a tree has a field, or a list or map that it is part of and that is one value."""
     is_around = 0 < managed_fields.depth(tree, path) < len(path)
     below = managed_fields.branch(tree, path)
@@ -245,8 +245,8 @@ def own(
     *,
     api_version: str,
     adopt: bool = False,
-    paths: Sequence[Path] = (),
-    spare: Sequence[Path] = (),
+    paths: Sequence[FieldPath] = (),
+    spare: Sequence[FieldPath] = (),
 ) -> JsonPatch:
     """Give the patch that makes fields ours, so that an apply without them removes them.
 
@@ -278,7 +278,7 @@ def entries_patch(live: Data, entries: Sequence[Data]) -> JsonPatch:
     )
 
 
-def _without(tree: Tree, paths: Iterable[Path]) -> Tree:
+def _without(tree: Tree, paths: Iterable[FieldPath]) -> Tree:
     for path in paths:
         tree = managed_fields.minus(tree, managed_fields.tree_along([path]))
     return tree
@@ -290,7 +290,7 @@ _ADOPTED_NAMED = 4  # a note, not a list: a diff with `--adopt` has them all
 
 
 def gone_by_adoption(
-    cluster: Cluster, live: Data, resolution: ConflictResolution, data: Data, spare: Sequence[Path]
+    cluster: Cluster, live: Data, resolution: ConflictResolution, data: Data, spare: Sequence[FieldPath]
 ) -> tuple[FieldChange, ...]:
     """Tell what changes in an object when fields that other tools applied, and we do not, belong to us.
 
@@ -339,7 +339,7 @@ def adoption_note(live: Data, gone: Sequence[FieldChange], *, adopt: bool) -> It
 # --- list items that a person put in the place of ours, so that both together are not valid ---
 
 
-def displaced(live: Data, data: Data, causes: Iterable[Cause]) -> tuple[Path, ...]:
+def displaced(live: Data, data: Data, causes: Iterable[Cause]) -> tuple[FieldPath, ...]:
     """Give the items of people's tools that are to go for ours to be valid; none if it is not about them.
 
     Who changes the port of a Service from 80 to 81 by hand makes another item of it, since the port is its
@@ -380,7 +380,7 @@ def fields_of_no_file(forced: Data, data: Data, *, metadata_only: bool = False) 
     ]
 
 
-def _theirs(tree: Tree, ours: Tree, path: Path = ()) -> Iterator[Path]:
+def _theirs(tree: Tree, ours: Tree, path: FieldPath = ()) -> Iterator[FieldPath]:
     """Give the values and whole list items of a tree that are in no way ours."""
     for key, inner in tree.items():
         mine, here = ours.get(key), (*path, key)
@@ -398,7 +398,7 @@ def dropped(
     applied: Sequence[Data],
     policy: ConflictPolicy,
     *,
-    spare: Collection[Path] = (),
+    spare: Collection[FieldPath] = (),
 ) -> _Parted:
     """Give those fields of others that were ours: what goes, and what stays.
 
@@ -407,11 +407,11 @@ def dropped(
     """
     now = set(managed_fields.paths(managed_fields.owned(live)))
 
-    def was_ours(path: Path) -> bool:
+    def was_ours(path: FieldPath) -> bool:
         is_ours = path in now or any(managed_fields.says(data, path) for data in applied)
         return is_ours and not policy.is_ignored(path)
 
-    def keeps(owner: Owner, path: Path) -> bool:
+    def keeps(owner: Owner, path: FieldPath) -> bool:
         beside_us = path in now and owner in ADOPTABLE - policy.adopted and not policy.forced
         return beside_us or not policy.takes(owner, path)
 
@@ -426,7 +426,7 @@ def foreign(
     fields: Sequence[OwnedField],
     policy: ConflictPolicy,
     *,
-    spare: Iterable[Path] = (),
+    spare: Iterable[FieldPath] = (),
     makers: Collection[Owner] = (),
 ) -> _Parted:
     """Give those fields that people's tools set and that were never ours: what goes, and what stays.
@@ -450,7 +450,7 @@ def foreign(
     )
 
 
-def _parted(fields: Sequence[OwnedField], stays: Callable[[Path], bool]) -> _Parted:
+def _parted(fields: Sequence[OwnedField], stays: Callable[[FieldPath], bool]) -> _Parted:
     staying = {path for _, path in fields if stays(path)}
     going = [(owner, path) for owner, path in fields if path not in staying]
     return going, [(owner, path) for owner, path in fields if path in staying]
@@ -462,7 +462,7 @@ def by_people(fields: Iterable[OwnedField], *, labels: bool = False) -> list[Own
     What people label belongs to them; what the server allocates and a status are no content.
     """
 
-    def is_meant(path: Path) -> bool:
+    def is_meant(path: FieldPath) -> bool:
         if any(pair in _LABELS for pair in pairwise(path)):
             return labels
         return not labels and path[0] != "f:status" and not is_allocated(path_text(path))
@@ -475,7 +475,7 @@ def by_people(fields: Iterable[OwnedField], *, labels: bool = False) -> list[Own
 
 
 def without(
-    cluster: Cluster, manifest: KubeObject, live: Data, paths: Sequence[Path]
+    cluster: Cluster, manifest: KubeObject, live: Data, paths: Sequence[FieldPath]
 ) -> tuple[Data, InvalidError | None]:
     """Ask the server what an object is without some fields, and why they cannot go while it exists, if so.
 
@@ -493,7 +493,7 @@ def without(
         return managed_fields.cut(live, paths), None
 
 
-def widened(live: Data, data: Data, paths: Sequence[Path]) -> tuple[Path, ...]:
+def widened(live: Data, data: Data, paths: Sequence[FieldPath]) -> tuple[FieldPath, ...]:
     """Give instead of fields the map or list that holds nothing else, as long as it is no program's either.
 
     A person who sets a field makes what it lies in: left behind empty, that may mean something else.
@@ -501,7 +501,7 @@ def widened(live: Data, data: Data, paths: Sequence[Path]) -> tuple[Path, ...]:
     after = managed_fields.cut(live, paths)
     programs = [entry.tree for entry in managed_fields.entries(live) if not is_persons_tool(entry.owner)]
 
-    def around(path: Path) -> Path:
+    def around(path: FieldPath) -> FieldPath:
         outer = path[:-1]
         stays = not outer or value_at(after, outer) is not MISSING or managed_fields.says(data, outer)
         is_programs = any(managed_fields.branch(tree, outer) is not None for tree in programs)

@@ -30,7 +30,7 @@ from mlstack.objects import kube_object, managed_fields, masking
 from mlstack.objects.kube_object import DesiredState, KubeObject, Source, environment_marks, records_name
 from mlstack.objects.managed_fields import FieldChange
 
-RevisionResult = Literal["done", "failed", "not ready", "interrupted"]
+RevisionStatus = Literal["done", "failed", "not ready", "interrupted"]
 
 T = TypeVar("T")
 Identities = frozenset[kube_object.Identity]
@@ -50,7 +50,7 @@ class Revision(Record):
     time: str  # when the run ended, in UTC: `2026-11-22T02:25:46Z`
     who: str  # `user@host` of the person or program
     what: str  # what was done: `apply`, `apply -c cnn`, `rollback to 3`
-    result: RevisionResult  # how it ended
+    result: RevisionStatus  # how it ended
     components: tuple[str, ...] = ()  # full names of the components that were applied
     unsettled: tuple[str, ...] = ()  # components of the set whose last run did not end well
     counts: Mapping[str, int] = field(default_factory=dict)  # number of objects of each outcome
@@ -127,7 +127,7 @@ def only(state: DesiredState, components: Iterable[str]) -> DesiredState:
     return replace(state, objects=objects, components=tuple(sorted(asked)))
 
 
-def unsettled(previous: Revision | None, applied: Iterable[str], result: RevisionResult) -> tuple[str, ...]:
+def unsettled(previous: Revision | None, applied: Iterable[str], result: RevisionStatus) -> tuple[str, ...]:
     """Give the components that do not work as far as is known, after some were applied with this result."""
     before = set(previous.unsettled) if previous is not None else set()
     names = set(applied)

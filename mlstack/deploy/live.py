@@ -39,7 +39,7 @@ from mlstack.objects.kube_object import (
     kinds_of_crd,
     label_of,
 )
-from mlstack.objects.managed_fields import FORCE_FIELDS, MISSING, Path, adoptable, annotated
+from mlstack.objects.managed_fields import FORCE_FIELDS, MISSING, FieldPath, adoptable, annotated
 from mlstack.objects.order import may_run_again
 from mlstack.objects.references import scaled_workload
 from mlstack.readiness.rule import kind_hint, need_text
@@ -105,7 +105,7 @@ class Scalers:
         name = self._brought.get(workload.identity, "")
         return name or (self._listed(workload.namespace).staying.get(workload.identity, "") if live else "")
 
-    def path(self, workload: KubeObject) -> Path:
+    def path(self, workload: KubeObject) -> FieldPath:
         """Give the field that holds a workload's number; empty for kinds that cannot be scaled."""
         if (workload.group, workload.kind) in SCALABLE:
             return REPLICAS
@@ -213,16 +213,16 @@ class Replicas(Record):
     value until the autoscaler writes its own.
     """
 
-    path: Path  # empty if the kind cannot be scaled
+    path: FieldPath  # empty if the kind cannot be scaled
     data: Data  # what is to be sent, without the number where it is not ours
     asked: Data  # what a dry run is asked about: as if the number were held already
     handover: Data | None  # the number alone, where we own it and let go of it
     notes: tuple[str, ...]  # to whom the number is left
     left: tuple[tuple[str, str], ...]  # path and autoscaler, where that is none of this run's
-    spared: tuple[Path, ...]  # fields that no adoption may make ours
+    spared: tuple[FieldPath, ...]  # fields that no adoption may make ours
 
 
-def only_field(data: Data, path: Path, value: Any) -> Data:
+def only_field(data: Data, path: FieldPath, value: Any) -> Data:
     """Give an object that says nothing but one field."""
     names = {key: data["metadata"][key] for key in ("name", "namespace") if key in data["metadata"]}
     bare = {"apiVersion": data["apiVersion"], "kind": data["kind"], "metadata": names}

@@ -28,7 +28,7 @@ from mlstack.objects.managed_fields import (
     IGNORE_FIELDS,
     MISSING,
     FieldChange,
-    Path,
+    FieldPath,
     adoptable,
     annotated,
     path_text,
@@ -192,7 +192,7 @@ def _changed(
 
 
 def _prepared(
-    manifest: KubeObject, live: Data, paths: Sequence[Path], adopts: bool, spared: Sequence[Path]
+    manifest: KubeObject, live: Data, paths: Sequence[FieldPath], adopts: bool, spared: Sequence[FieldPath]
 ) -> conflicts.JsonPatch:
     """Give the patch that makes fields ours, so that an apply without them removes them.
 
@@ -232,7 +232,7 @@ class RemovedFields(Record):
     foreign: Sequence[OwnedField] = ()  # people's tools set them: they go
     foreign_left: Sequence[OwnedField] = ()  # likewise, and they stay
     labels: tuple[tuple[str, str], ...] = ()  # path and manager of people's labels, unless told before
-    paths: tuple[Path, ...] = ()  # what goes with `foreign`: also the maps and lists that hold nothing else
+    paths: tuple[FieldPath, ...] = ()  # what goes with `foreign`, and what holds nothing else
     changed: tuple[FieldChange, ...] = ()  # what changes; nothing where the server gives the same values
     after: Data = field(default_factory=dict)  # the object without `foreign`
     error: InvalidError | None = None  # why they cannot go while the object exists
@@ -253,7 +253,7 @@ def removed_fields(
     live: Data,
     forced: Data,
     policy: ConflictPolicy,
-    spared: Sequence[Path],
+    spared: Sequence[FieldPath],
 ) -> RemovedFields:
     """Tell what becomes of fields of others that no file has, from the answer to a forced dry run."""
     fields = conflicts.fields_of_no_file(forced, manifest.data)
@@ -289,7 +289,7 @@ def _foreign(
     manifest: KubeObject,
     live: Data,
     fields: Sequence[OwnedField],
-    spared: Sequence[Path],
+    spared: Sequence[FieldPath],
 ) -> tuple[list[OwnedField], list[OwnedField]]:
     """Part fields that no file has: what people's tools set and goes, and what stays."""
     if not conflicts.by_people(fields):
@@ -367,7 +367,7 @@ def _replace(
 
 
 def _displace(
-    context: DiffContext, manifest: KubeObject, live: Data, items: Sequence[Path], after: Data
+    context: DiffContext, manifest: KubeObject, live: Data, items: Sequence[FieldPath], after: Data
 ) -> Change:
     values = {path_text(path): value_at(live, path) for path in items}
     changed = [

@@ -30,7 +30,7 @@ from mlstack.deploy.changes import (
     run_result,
     what_moved,
 )
-from mlstack.deploy.history import CHANGING, History, Revision, RevisionResult
+from mlstack.deploy.history import CHANGING, History, Revision, RevisionStatus
 from mlstack.deploy.inventory import (
     Inventory,
     as_members,
@@ -255,7 +255,7 @@ def _draft(
     outcomes: Mapping[Identity, RunEvent],
     now_s: float,
 ) -> Revision:
-    ended: RevisionResult = "not ready" if isinstance(error, NotReadyError) else "failed"
+    ended: RevisionStatus = "not ready" if isinstance(error, NotReadyError) else "failed"
     if error is None:
         ended = "done"
     elif isinstance(error, KeyboardInterrupt):

@@ -23,11 +23,11 @@ from mlstack.app import overrides
 from mlstack.app.prototype import Prototype
 from mlstack.errors import MlstackError
 from mlstack.importers.jsonnet import text_of, tokens
-from mlstack.importers.plan import Data, generated_name, told_of_name
-from mlstack.objects.kube_object import SERVER_METADATA, Kinds, group_of
+from mlstack.importers.plan import generated_name, told_of_name
+from mlstack.objects.kube_object import SERVER_METADATA, Data, Kinds, group_of
 from mlstack.render.component import unpacked
 from mlstack.yaml import edit, read, write
-from mlstack.yaml.read import Path as KeyPath
+from mlstack.yaml.read import KeyPath
 
 _Change = Callable[[dict[str, Any]], None]
 

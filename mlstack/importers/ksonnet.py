@@ -18,8 +18,9 @@ from mlstack.app.files import read_file
 from mlstack.dataclass import Record, dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError
 from mlstack.importers.jsonnet import Evaluation, Outcome, evaluate
-from mlstack.importers.plan import Data, ImportFailure, identity_of, mapping
+from mlstack.importers.plan import ImportFailure, identity_of, mapping
 from mlstack.names import nearest
+from mlstack.objects.kube_object import Data
 from mlstack.objects.managed_fields import merge_patch
 from mlstack.render.component import unpacked
 from mlstack.yaml import read

@@ -24,10 +24,10 @@ from mlstack.app.prototype import Chart
 from mlstack.dataclass import Record
 from mlstack.errors import ClusterError, ConfigError, NotFoundError, RegistryError, UsageError
 from mlstack.importers.convert import cleaned, document_texts
-from mlstack.importers.plan import Data, PlannedComponent, component_name, identity_of, told_of
+from mlstack.importers.plan import PlannedComponent, component_name, identity_of, told_of
 from mlstack.names import listed, nearest
 from mlstack.objects import masking
-from mlstack.objects.kube_object import Identity, Kinds
+from mlstack.objects.kube_object import Data, Identity, Kinds
 from mlstack.render import helm
 from mlstack.render.component import check_object, unpacked
 from mlstack.render.kustomize import NAMES, build_folder, remote_entries

@@ -13,12 +13,9 @@ from mlstack.dataclass import Record
 from mlstack.errors import ConfigError
 from mlstack.names import MAX_NAME
 from mlstack.objects import masking
-from mlstack.objects.kube_object import Identity, Kinds, group_of, same, without_nulls
+from mlstack.objects.kube_object import Data, Identity, Kinds, group_of, same, without_nulls
 from mlstack.render.component import check_object
 from mlstack.yaml import write
-
-Data = Mapping[str, Any]
-"""An object of Kubernetes as plain data."""
 
 
 class PlannedComponent(Record):

@@ -11,13 +11,12 @@ from itertools import chain
 from itertools import count as counting
 from typing import Any
 
-from mlstack.app.document import API_VERSION, KeyPath
+from mlstack.app.document import API_VERSION
 from mlstack.app.params import IMAGE_MARK, at
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import SourceFile
 from mlstack.importers.plan import (
-    Data,
     ImportPlan,
     PlannedComponent,
     PlannedPackage,
@@ -26,12 +25,12 @@ from mlstack.importers.plan import (
 )
 from mlstack.names import is_parameter_name
 from mlstack.objects import masking
-from mlstack.objects.kube_object import items_of, same
+from mlstack.objects.kube_object import Data, items_of, same
 from mlstack.render.component import check_object, unpacked
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.template import LARGEST_TEMPLATE
 from mlstack.yaml import read, write
-from mlstack.yaml.read import Mark, Path
+from mlstack.yaml.read import KeyPath, Mark
 
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _NAMED = ("labels", "matchLabels", "selector")  # maps whose values name what objects belong to
@@ -88,7 +87,7 @@ def _is_of(name: str, base: str) -> bool:
 _Edit = tuple[int, int, str]  # from, to, what stands there then
 
 
-def literals(text: str, *, source: str) -> Iterator[tuple[Mapping[str, Any], Path, int, Mark]]:
+def literals(text: str, *, source: str) -> Iterator[tuple[Mapping[str, Any], KeyPath, int, Mark]]:
     """Give each literal of the objects in a text: its object, the path in it, the object's number, its place.
 
     Objects are counted over all documents, and Lists are taken apart.
@@ -111,7 +110,7 @@ def literals(text: str, *, source: str) -> Iterator[tuple[Mapping[str, Any], Pat
                     break
 
 
-def _scalars(marks: Iterator[Mark], mark: Mark, path: Path) -> Iterator[tuple[Path, Mark]]:
+def _scalars(marks: Iterator[Mark], mark: Mark, path: KeyPath) -> Iterator[tuple[KeyPath, Mark]]:
     """Give the scalars of a value with their paths; `marks` stand behind its first."""
     if mark.kind == "scalar":
         yield path, mark
@@ -127,7 +126,7 @@ def _scalars(marks: Iterator[Mark], mark: Mark, path: Path) -> Iterator[tuple[Pa
             index += 1
 
 
-def _expression(path: Path, scalar: Mark, data: Mapping[str, Any], offer: Offer, names: set[str]) -> str:
+def _expression(path: KeyPath, scalar: Mark, data: Mapping[str, Any], offer: Offer, names: set[str]) -> str:
     """Give what stands in a literal's place; empty where it stays."""
     last, parent = path[-1] if path else "", path[-2] if len(path) > 1 else ""
     if last == "image" and len(path) > 2 and path[-3] in _CONTAINERS:

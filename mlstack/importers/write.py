@@ -20,7 +20,6 @@ from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
 from mlstack.dataclass import Record, row
 from mlstack.errors import UsageError
 from mlstack.importers.plan import (
-    Data,
     ImportFailure,
     ImportPlan,
     Objects,
@@ -34,7 +33,7 @@ from mlstack.importers.plan import (
 )
 from mlstack.names import check_new_name
 from mlstack.objects import kube_object
-from mlstack.objects.kube_object import Identity, Kinds
+from mlstack.objects.kube_object import Data, Identity, Kinds
 from mlstack.objects.managed_fields import MISSING
 from mlstack.registries.publish import build_index
 from mlstack.registries.registry import DEFAULT_REGISTRY, INDEX_FILE

@@ -461,7 +461,7 @@ def keep(source: IdToken, tokens: Mapping[str, str]) -> None:
         if not users[number]["user"]["auth-provider"]["config"]:
             raise LookupError("config")
         for key, token in tokens.items():
-            path: list[str | int] = ["users", number, "user", "auth-provider", "config", key]
+            path = ("users", number, "user", "auth-provider", "config", key)
             text = edit.set_value(text, path, token, source=source.file)
         try:
             write_files({file: text})

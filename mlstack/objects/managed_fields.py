@@ -18,7 +18,7 @@ from mlstack.errors import ConfigError
 from mlstack.objects.kube_object import MANAGER, KubeObject
 
 Tree = Mapping[str, Any]
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 
 _SELF = "."
 
@@ -141,7 +141,7 @@ def paths(tree: Tree) -> Iterator[tuple[str, ...]]:
             yield (key, *rest)
 
 
-def part(tree: Tree, path: Path) -> tuple[Tree | None, Tree]:
+def part(tree: Tree, path: FieldPath) -> tuple[Tree | None, Tree]:
     """Part what a tree has of a field and all in it from the rest; None if it has nothing of it."""
     if path[0] not in tree:
         return None, tree
@@ -152,7 +152,7 @@ def part(tree: Tree, path: Path) -> tuple[Tree | None, Tree]:
     return {path[0]: taken}, {**others, path[0]: rest} if rest else others
 
 
-def branch(tree: Tree, path: Path) -> Tree | None:
+def branch(tree: Tree, path: FieldPath) -> Tree | None:
     """Give what a tree has in a field, empty for the field as a whole; None if it has nothing of it."""
     for key in path:
         if key not in tree:
@@ -161,7 +161,7 @@ def branch(tree: Tree, path: Path) -> Tree | None:
     return tree
 
 
-def depth(tree: Tree, path: Path) -> int:
+def depth(tree: Tree, path: FieldPath) -> int:
     """Give how far down a tree owns a field: itself or something in it, or around it as a whole; or 0."""
     for length, key in enumerate(path, 1):
         if key not in tree:
@@ -257,7 +257,7 @@ def tree_of(data: Mapping[str, Any]) -> dict[str, Any]:
 # --- cut fields out of what is sent, or give them another value, along the paths of a field tree -------
 
 
-def cut(data: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
+def cut(data: Mapping[str, Any], paths: Iterable[FieldPath]) -> dict[str, Any]:
     """Give a copy without these fields.
 
     What a cut leaves empty goes too: an empty map would own the whole map. An item of a keyed list keeps its
@@ -269,7 +269,7 @@ def cut(data: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
     return dict(result)
 
 
-def _cut(value: Any, path: Path) -> Any:
+def _cut(value: Any, path: FieldPath) -> Any:
     step, rest = path[0], path[1:]
     if step.startswith("f:"):
         name = step[2:]
@@ -311,7 +311,7 @@ def item_place(value: Sequence[Any], step: str) -> int | None:
     return None
 
 
-def removals(data: Mapping[str, Any], paths: Iterable[Path]) -> tuple[Mapping[str, Any], ...]:
+def removals(data: Mapping[str, Any], paths: Iterable[FieldPath]) -> tuple[Mapping[str, Any], ...]:
     """Give the JSON patch that takes fields out of an object; none of them lies in another.
 
     It fails where an item of a list stands in another place meanwhile; what else changes does not matter.
@@ -352,7 +352,7 @@ def _pointer(steps: Sequence[tuple[str | int, Any]], *names: str) -> str:
     return "".join(f"/{token.replace('~', '~0').replace('/', '~1')}" for token in tokens)
 
 
-def put(value: Any, path: Path, desired: Any) -> Any:
+def put(value: Any, path: FieldPath, desired: Any) -> Any:
     """Give a copy in which a field has another value; what lies on the way is made."""
     if not path:
         return desired
@@ -369,7 +369,7 @@ def put(value: Any, path: Path, desired: Any) -> Any:
     return items
 
 
-def value_at(data: Any, path: Path) -> Any:
+def value_at(data: Any, path: FieldPath) -> Any:
     """Give the value of a field, `MISSING` if it is not there."""
     for step in path:
         data = take_step(data, step)
@@ -378,7 +378,7 @@ def value_at(data: Any, path: Path) -> Any:
     return data
 
 
-def says(data: Any, path: Path) -> bool:
+def says(data: Any, path: FieldPath) -> bool:
     """Tell whether an object as it is written has a field; keys of a list item that it leaves out fit."""
     for step in path:
         if isinstance(data, list) and not step.startswith("f:"):

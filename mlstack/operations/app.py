@@ -538,7 +538,7 @@ class SchemaList(Record):
     schemas: tuple[SchemaRow, ...]
 
 
-class Schema(Record):
+class SchemaResult(Record):
     """One schema, printed as it is."""
 
     name: str
@@ -561,7 +561,7 @@ def _schema_row(describes: Literal["file", "result"], schema: dict[str, Any]) ->
     return SchemaRow(name=schema["title"], describes=describes, id=schema["$id"], summary=summary)
 
 
-def find_schema(name: str) -> Schema:
+def find_schema(name: str) -> SchemaResult:
     """Give the schema of a kind; upper and lower case are the same."""
     files, results = schema.file_kinds(), schema.result_schemas()
     by_name = {kind.lower(): kind for kind in (*files, *results)}
@@ -569,4 +569,4 @@ def find_schema(name: str) -> Schema:
     if kind is None:
         raise not_found(f"no schema `{name}`", name, by_name.values(), hint="mlstack schema")
     content = schema.file_schema(kind) if kind in files else results[kind]
-    return Schema(name=kind, content=content)
+    return SchemaResult(name=kind, content=content)

@@ -29,7 +29,7 @@ from mlstack.render.helm import helm_version
 from mlstack.yaml import read
 from mlstack.yaml.write import dump_commented, load_commented
 
-State = Literal["ok", "warning", "failed"]
+CheckState = Literal["ok", "warning", "failed"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Check:
     """One thing that was looked at."""
 
     name: str  # `app`, `lock`, `cache`, `kubeconfig` …
-    state: State
+    state: CheckState
     message: str  # what was found
     hint: str = ""  # what to do about it; empty if nothing is
 
@@ -154,7 +154,7 @@ def _programs(app: AppDir | None) -> Iterator[Check]:
         except RegistryError as error:
             yield _failed(name, error)
         except programs.ProgramError as error:
-            state: State = "failed" if name in needed else "warning"
+            state: CheckState = "failed" if name in needed else "warning"
             for_what = "this app needs it for" if name in needed else "not here; only needed for"
             message, hint = f"{for_what} {use}", error.hint or ""
             yield Check(name, state, message, hint if name in needed else "")
@@ -189,7 +189,7 @@ def _kubeconfig(app: AppDir | None, target: Target | None, around: Surroundings)
         return
     if not config.exists:
         hint = "set KUBECONFIG, or let your cluster write one; `render` and `validate` need none"
-        state: State = "failed" if target is not None and set(names) - {IN_CLUSTER} else "warning"
+        state: CheckState = "failed" if target is not None and set(names) - {IN_CLUSTER} else "warning"
         yield Check("kubeconfig", state, "there is none", hint)
         return
     paths = ", ".join(map(str, config.paths))
@@ -216,7 +216,7 @@ def _contexts(app: AppDir | None, target: Target | None) -> dict[str, list[str]]
 
 def _context(context: str, environments: list[str], config: Kubeconfig, *, is_asked: bool) -> Iterator[Check]:
     name, users = f"context {context or '-'}", ", ".join(f"`{env}`" for env in environments)
-    state: State = "failed" if is_asked else "warning"
+    state: CheckState = "failed" if is_asked else "warning"
     if context == IN_CLUSTER and context not in config.contexts:
         yield Check(name, "ok", f"of {users}: the account of the pod")
     elif not context:

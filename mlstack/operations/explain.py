@@ -10,7 +10,7 @@ from typing import Any, Literal
 from mlstack.app import layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import AppDocument, KeyPath, join_path, split_path
+from mlstack.app.document import AppDocument, join_path, split_path
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import (
     GLOBAL_LAYERS,
@@ -36,7 +36,8 @@ from mlstack.operations import written_by
 from mlstack.render import render
 from mlstack.render.component import Loader
 from mlstack.render.patches import patched, read_patch
-from mlstack.render.reach import NO_FIELD, ComponentTrials, Path, Reach, loader_for, path_text
+from mlstack.render.reach import NO_FIELD, ComponentTrials, Reach, loader_for, path_text
+from mlstack.yaml.read import KeyPath
 
 
 class ExplainedSetting(Record):
@@ -252,9 +253,9 @@ def _is_kind(word: str, kind: str) -> bool:
     return word.lower() in (kind.lower(), plural_of(kind))
 
 
-def _path(data: Any, field: str) -> Path:
+def _path(data: Any, field: str) -> KeyPath:
     """Read the path of a field of an object, and make sure that it is there."""
-    path: Path = ()
+    path: KeyPath = ()
     for quoted, bracket, plain in _STEP.findall(field):
         value, key = at(data, path), quoted or bracket or plain.replace("\\.", ".")
         step: str | int = key
@@ -274,7 +275,7 @@ def _path(data: Any, field: str) -> Path:
     return path
 
 
-def _ending(value: Any, key: str, path: Path = ()) -> Iterator[Path]:
+def _ending(value: Any, key: str, path: KeyPath = ()) -> Iterator[KeyPath]:
     """Find the fields of an object that have a name, the highest first in each branch."""
     for step, inner in items_of(value):
         if step == key:
@@ -285,7 +286,7 @@ def _ending(value: Any, key: str, path: Path = ()) -> Iterator[Path]:
 _ADDED = (("metadata", "labels"), ("metadata", "annotations"))
 
 
-def _origin(app: AppDir, environment: str, obj: KubeObject, path: Path) -> tuple[str, str]:
+def _origin(app: AppDir, environment: str, obj: KubeObject, path: KeyPath) -> tuple[str, str]:
     """Give what wrote a field of an object, and at which place."""
     places = obj.source.places if obj.source is not None else {}
     if path[-3:-1] in _ADDED and path not in places:
@@ -307,7 +308,7 @@ def _origin(app: AppDir, environment: str, obj: KubeObject, path: Path) -> tuple
 
 
 def _deciding(
-    trials: ComponentTrials, place: KeyPath, obj: KubeObject, path: Path
+    trials: ComponentTrials, place: KeyPath, obj: KubeObject, path: KeyPath
 ) -> Iterator[ExplainedParameter]:
     """Give a parameter if it decides a field; where it is a map, those keys of it that do."""
     reaches, note = trials.reaches(str(place[0]), place[1:])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import KeyPath, join_path, split_path
+from mlstack.app.document import join_path, split_path
 from mlstack.app.edit import EditedFile, changed_texts
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import IMAGE_MARK, ParamScope, Resolved, at, inner_schema, nested
@@ -23,6 +23,7 @@ from mlstack.objects.kube_object import KubeObject, items_of
 from mlstack.operations import written_by
 from mlstack.render import render
 from mlstack.render.reach import placed
+from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
     from mlstack.registries.images import Images

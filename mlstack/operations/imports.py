@@ -24,10 +24,10 @@ from mlstack.deploy.plan import ADOPT
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.importers import convert, ksonnet, manifests, templates
 from mlstack.importers.ksonnet import ComposeOptions, Composition, KsApp, KsComponent, compose
-from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, component_name, plan_variants
+from mlstack.importers.plan import ImportPlan, PlannedComponent, component_name, plan_variants
 from mlstack.importers.write import Imported, prove, summary, write_app, write_plan
 from mlstack.names import check_environment_name, check_namespace
-from mlstack.objects.kube_object import same
+from mlstack.objects.kube_object import Data, same
 from mlstack.registries import git, installation
 from mlstack.registries.helm import ChartSource, read_chart
 from mlstack.registries.registry import indexes

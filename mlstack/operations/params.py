@@ -10,7 +10,7 @@ from typing import Any, Literal
 from mlstack.app import layout
 from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import KeyPath, join_path, split_path
+from mlstack.app.document import join_path, split_path
 from mlstack.app.edit import changed_texts
 from mlstack.app.overrides import NO_OVERRIDES, Overrides, canonical_name, is_key
 from mlstack.app.params import (
@@ -34,6 +34,7 @@ from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueErr
 from mlstack.names import not_found
 from mlstack.objects import masking
 from mlstack.objects.kube_object import same
+from mlstack.yaml.read import KeyPath
 
 ENVIRONMENT_LAYERS = ("environment globals", "environment")
 

@@ -33,11 +33,11 @@ from mlstack.render.template import (
     render_key,
 )
 from mlstack.yaml import read
+from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
     from mlstack.render import helm
 
-Path = tuple[str | int, ...]
 PlaceOf = Callable[[int], TemplatePlace | None]
 """Gives the place in the files that a line of a text stands at."""
 
@@ -368,7 +368,7 @@ def _place_of_line(rendering: Rendering, template: str) -> PlaceOf:
 
 def _located(
     document: read.Document,
-    path: Path,
+    path: KeyPath,
     place_of: PlaceOf,
     component: str,
     file: str,
@@ -427,7 +427,7 @@ def _refused(error: TemplateRefusedError, component: Component, resolved: Resolv
 # --- what is a Kubernetes object ---
 
 
-def unpacked(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def unpacked(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     """Give the items of what `kubectl get` writes for several objects (a List, which has no name) by path."""
     is_list = isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List")
     if is_list and isinstance(value.get("items"), list) and "name" not in (value.get("metadata") or {}):
@@ -437,7 +437,7 @@ def unpacked(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def check_object(data: Any, at: Callable[[Path], str]) -> None:
+def check_object(data: Any, at: Callable[[KeyPath], str]) -> None:
     """Raise for what cannot be addressed in a cluster, or marked as ours; `at` gives the place of a part.
 
     Raises:
@@ -460,12 +460,12 @@ def check_object(data: Any, at: Callable[[Path], str]) -> None:
             raise ConfigError(f"`{join_path(path)}` {sentence}", where=at(path))
 
 
-def _hint(at: Callable[[Path], str]) -> str:
+def _hint(at: Callable[[KeyPath], str]) -> str:
     return f"{_HINT}, or move it out of components/" if at(()).startswith("components/") else _HINT
 
 
-_NEEDED: tuple[Path, ...] = (("apiVersion",), ("kind",), ("metadata", "name"))
-_TYPES: Mapping[Path, tuple[str, type]] = {
+_NEEDED: tuple[KeyPath, ...] = (("apiVersion",), ("kind",), ("metadata", "name"))
+_TYPES: Mapping[KeyPath, tuple[str, type]] = {
     **{path: ("string", str) for path in _NEEDED},
     ("metadata", "namespace"): ("string", str),
     ("metadata", "labels"): ("object", dict),

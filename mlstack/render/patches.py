@@ -16,11 +16,10 @@ from mlstack.app.params import merge
 from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
-from mlstack.objects.kube_object import Schemas, group_of, items_of, list_type_of, same
+from mlstack.objects.kube_object import Schema, Schemas, group_of, items_of, list_type_of, same
 from mlstack.objects.managed_fields import MISSING, PatchFault, json_patch
+from mlstack.yaml.read import KeyPath
 
-Path = tuple[str | int, ...]
-Schema = Mapping[str, Any]
 SchemaOf = Callable[[Mapping[str, Any]], tuple[Schema | None, Schemas | None]]
 """Gives the schema of an object, and what follows its references."""
 _FIXED = ("apiVersion", "kind")
@@ -37,7 +36,7 @@ class Patch(Record):
     # Of lists whose schema has none, by dotted path.
     merge_keys: Mapping[str, str] = field(default_factory=dict)
     where: str  # file:line
-    places: Mapping[Path, str] = field(default_factory=dict)  # file:line of each part of the object
+    places: Mapping[KeyPath, str] = field(default_factory=dict)  # file:line of each part of the object
 
     @property
     def deletes(self) -> bool:
@@ -54,7 +53,7 @@ class Patch(Record):
         return same and target["kind"] == data.get("kind")
 
 
-def read_patch(value: Any, *, where: str, places: Mapping[Path, str] | None = None) -> Patch:
+def read_patch(value: Any, *, where: str, places: Mapping[KeyPath, str] | None = None) -> Patch:
     """Read a document of a patch file; `places` has the `file:line` of each part of it.
 
     Raises:
@@ -79,7 +78,7 @@ def read_patch(value: Any, *, where: str, places: Mapping[Path, str] | None = No
     return Patch(target=target, change=value, where=where, places=places)
 
 
-def _places(change: Any, places: Mapping[Path, str]) -> dict[Path, str]:
+def _places(change: Any, places: Mapping[KeyPath, str]) -> dict[KeyPath, str]:
     """Give the places of what a change sets, by the path in the object."""
     if isinstance(change, list):
         pointers = ((index, operation.get("path", "")) for index, operation in enumerate(change))
@@ -150,7 +149,7 @@ def _changed(data: Mapping[str, Any], patch: Patch, schema_of: SchemaOf) -> Mapp
     return changed
 
 
-def _refuse_directives(patch: Patch, change: Any, path: Path = ()) -> None:
+def _refuse_directives(patch: Patch, change: Any, path: KeyPath = ()) -> None:
     """Refuse what a merge patch would write into the object as if it were a field."""
     for key, value in items_of(change):
         if isinstance(key, str) and (key in (_DIRECTIVE, _RETAIN) or key.startswith((_FROM_LIST, _ORDER))):
@@ -176,7 +175,7 @@ class _Strategic:
     def __init__(self, patch: Patch, schemas: Schemas | None) -> None:
         self._patch, self._schemas = patch, schemas
 
-    def merged(self, lower: Any, upper: Any, schema: Schema | None, path: Path) -> Any:
+    def merged(self, lower: Any, upper: Any, schema: Schema | None, path: KeyPath) -> Any:
         """Lay a part of a patch over a part of an object; None where it is deleted."""
         if isinstance(upper, list):
             return self._list(lower if isinstance(lower, list) else [], upper, schema, path)
@@ -215,7 +214,9 @@ class _Strategic:
                 result[name] = _in_order(result[name], order, before or [], keys or ())
         return result
 
-    def _retained(self, lower: Mapping[str, Any], content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    def _retained(
+        self, lower: Mapping[str, Any], content: Mapping[str, Any], path: KeyPath
+    ) -> dict[str, Any]:
         """Give what is left of a map where a patch says which keys it is to have."""
         kept = content.get(_RETAIN)
         if not isinstance(kept, list):
@@ -235,7 +236,7 @@ class _Strategic:
         # The list type stands beside the reference.
         return {**resolved, **{name: value for name, value in inner.items() if name != "$ref"}}
 
-    def _list(self, lower: list[Any], upper: list[Any], schema: Schema | None, path: Path) -> list[Any]:
+    def _list(self, lower: list[Any], upper: list[Any], schema: Schema | None, path: KeyPath) -> list[Any]:
         is_whole = any(isinstance(item, Mapping) and item.get(_DIRECTIVE) == "replace" for item in upper)
         if is_whole:
             return [item for item in upper if not (isinstance(item, Mapping) and _DIRECTIVE in item)]
@@ -261,7 +262,7 @@ class _Strategic:
         return _in_order(result, upper, lower, keys)
 
     def _keys(
-        self, lower: list[Any], upper: list[Any], schema: Schema | None, path: Path
+        self, lower: list[Any], upper: list[Any], schema: Schema | None, path: KeyPath
     ) -> tuple[str, ...] | None:
         """Give the keys of a list's items, none for a set of values; None for a list that is replaced."""
         named = self._patch.merge_keys.get(".".join(map(str, path)))
@@ -276,7 +277,7 @@ class _Strategic:
             return ("name",)
         self._refuse(path, "nothing says by which key items of the list are told apart")
 
-    def _refuse(self, path: Path, message: str) -> NoReturn:
+    def _refuse(self, path: KeyPath, message: str) -> NoReturn:
         text = ".".join(map(str, path))
         hint = f"mergeKeys: {{{text}: KEY}}, `{_DIRECTIVE}: replace` in an item, or `type: json`"
         raise ConfigError(f"`{text}`: {message}", where=self._patch.where, hint=hint)
@@ -316,7 +317,7 @@ def _has(item: Any, given: Mapping[str, Any]) -> bool:
 # --- where two objects differ ---
 
 
-def differing(first: Any, second: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
+def differing(first: Any, second: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any, Any]]:
     """Give the paths at which two values differ, and what stands there, `MISSING` where nothing does.
 
     Items of lists are matched by place where the lists are as long, by name where all have one; of items that

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlstack.app import schema
 from mlstack.app.app import Component
-from mlstack.app.document import KeyPath, Origin, json_type, schema_types
+from mlstack.app.document import Origin, json_type, schema_types
 from mlstack.app.environment import Environment
 from mlstack.app.overrides import Overrides
 from mlstack.app.params import Setting, at, inner_param
@@ -21,8 +21,7 @@ from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.masking import mask_object
 from mlstack.render.component import Loader, Rendered
 from mlstack.render.patches import differing
-
-Path = KeyPath
+from mlstack.yaml.read import KeyPath
 
 NO_FIELD = "it changes no field with the other parameters as they are"
 
@@ -127,7 +126,7 @@ def _differences(before: Rendered, after: Rendered) -> Iterator[Reach]:
                 yield Reach(object=str(manifest.identity), path="metadata.namespace", value=before.namespace)
 
 
-def _known_part(path: Path, now: Any, then: Any) -> Path:
+def _known_part(path: KeyPath, now: Any, then: Any) -> KeyPath:
     """Leave the map or list that takes a key which was only tried: nobody has a field of that name."""
     tried = [place for place, step in enumerate(path) if INVENTED_KEY in str(step).casefold()]
     if tried:

@@ -10,7 +10,7 @@ from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 from mlstack.app import document, files, schema
-from mlstack.app.document import KeyPath, join_path, schema_types
+from mlstack.app.document import join_path, schema_types
 from mlstack.app.params import Declared, Layer, Resolved, at
 from mlstack.app.prototype import Example, Param, Prototype
 from mlstack.disk_cache import ByteStore
@@ -20,6 +20,7 @@ from mlstack.render.component import check_object, unpacked
 from mlstack.render.reach import values
 from mlstack.render.template import Engine, Renderer
 from mlstack.yaml import read
+from mlstack.yaml.read import KeyPath
 
 REFUSALS = (ParamError, TemplateRefusedError)
 """What a prototype raises for parameters that it means to refuse."""

@@ -12,7 +12,7 @@ from typing import Any
 from mlstack.dataclass import Record
 from mlstack.errors import Cause
 from mlstack.objects.kube_object import Kind, Kinds, Schema, Schemas, kinds_of_crd, same
-from mlstack.objects.managed_fields import Path
+from mlstack.objects.managed_fields import FieldPath
 from mlstack.testing.server_side_apply import (
     OPEN,
     KeyFault,
@@ -128,7 +128,7 @@ def _established(store: ObjectStore) -> Iterator[Obj]:
 _ALWAYS_WRITTEN = frozenset({"rules", "serviceName"})
 
 
-def typed_faults(value: Any, shape: Shape, path: Path = ()) -> Iterator[str]:
+def typed_faults(value: Any, shape: Shape, path: FieldPath = ()) -> Iterator[str]:
     """Say what server-side apply cannot read: unknown fields, wrong types, nameless or double items."""
     if value is None or shape.is_open:
         return
@@ -157,7 +157,7 @@ def typed_faults(value: Any, shape: Shape, path: Path = ()) -> Iterator[str]:
         yield f"{spell(path)}: expected {expected}, got &value.valueUnstructured{{Value:{value}}}"
 
 
-def _list_faults(items: list[Any], shape: Shape, path: Path) -> Iterator[str]:
+def _list_faults(items: list[Any], shape: Shape, path: FieldPath) -> Iterator[str]:
     elements: set[str] = set()
     for index, item in enumerate(items):
         element = f"i:{index}"

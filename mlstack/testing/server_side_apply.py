@@ -16,12 +16,12 @@ from mlstack.dataclass import Record, dataclass
 from mlstack.errors import FieldConflict
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import Schema, same
-from mlstack.objects.managed_fields import Path
+from mlstack.objects.managed_fields import FieldPath
 from mlstack.testing.store import with_metadata
 
 # --- sets of fields as `managedFields` writes them (FieldsV1), and the same as sets of paths ---
 
-Paths = frozenset[Path]
+Paths = frozenset[FieldPath]
 FieldsV1 = dict[str, Any]
 
 NOTHING: Paths = frozenset()
@@ -37,7 +37,7 @@ def key(values: Mapping[str, Any]) -> str:
     return f"k:{_json(dict(sorted(values.items())))}"
 
 
-def to_v1(paths: Iterable[Path]) -> FieldsV1:
+def to_v1(paths: Iterable[FieldPath]) -> FieldsV1:
     """Write paths as FieldsV1: `.` marks a path that has others below it, keys are sorted."""
     tree: FieldsV1 = {}
     owned = frozenset(paths)
@@ -50,7 +50,7 @@ def to_v1(paths: Iterable[Path]) -> FieldsV1:
     return tree
 
 
-def spell(path: Path) -> str:
+def spell(path: FieldPath) -> str:
     """Write a path as the API server does in messages: `.spec.ports[port=80,protocol="TCP"].targetPort`."""
     return "".join(map(_spell, path))
 
@@ -190,7 +190,7 @@ def field_set(value: Any, shape: Shape) -> Paths:
     return frozenset(_owned(value, shape, ()))
 
 
-def _owned(value: Any, shape: Shape, path: Path) -> Iterator[Path]:
+def _owned(value: Any, shape: Shape, path: FieldPath) -> Iterator[FieldPath]:
     if not shape.is_granular(value):
         yield path
         return
@@ -246,13 +246,13 @@ class FieldComparison(NamedTuple):
 
 def compare(old: Any, new: Any, shape: Shape) -> FieldComparison:
     """Say what was added, modified and removed between two values; containers count as fields too."""
-    paths: dict[str, set[Path]] = {kind: set() for kind in FieldComparison._fields}
+    paths: dict[str, set[FieldPath]] = {kind: set() for kind in FieldComparison._fields}
     for kind, path in _differences(old, new, shape, ()):
         paths[kind].add(path)
     return FieldComparison(*map(frozenset, paths.values()))
 
 
-def _differences(old: Any, new: Any, shape: Shape, path: Path) -> Iterator[tuple[str, Path]]:
+def _differences(old: Any, new: Any, shape: Shape, path: FieldPath) -> Iterator[tuple[str, FieldPath]]:
     olds, news = _parts(old, shape), _parts(new, shape)
     if (olds and news is not None) or (news and olds is not None):
         missing = (_MISSING, OPEN)

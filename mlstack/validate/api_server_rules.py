@@ -31,7 +31,7 @@ from mlstack.validate.formats import (
 from mlstack.validate.rules import (
     COMPUTE,
     RULES,
-    Rule,
+    FieldRule,
     at,
     check,
     fits,
@@ -48,12 +48,12 @@ _TABLE = "api_server.rules"
 
 
 @cache
-def rules_for(kind: str) -> tuple[Rule, ...]:
+def rules_for(kind: str) -> tuple[FieldRule, ...]:
     """Give the rules for objects of a kind (`apps/Deployment`, `Service`)."""
     return tuple(rule for row in load(_TABLE) if kind in row.kinds or "*" in row.kinds for rule in row.rules)
 
 
-def pod_rule() -> Rule:
+def pod_rule() -> FieldRule:
     """Give the rule of the specification of pods."""
     load(_TABLE)
     return RULES["pod"]

@@ -26,16 +26,16 @@ from mlstack.validate.formats import (
     shown,
 )
 
-Rule = Callable[[Field], Problems]
+FieldRule = Callable[[Field], Problems]
 
 MAX_INT32 = 2**31 - 1
 COMPUTE = ("cpu", "memory", "ephemeral-storage")
 
-RULES: dict[str, Rule] = {}
+RULES: dict[str, FieldRule] = {}
 """Functions and parts of tables, by the name that tables have for them."""
 
 
-def check(rule: Rule) -> Rule:
+def check(rule: FieldRule) -> FieldRule:
     """Let tables use a function, by its name."""
     RULES[rule.__name__.lstrip("_")] = rule
     return rule
@@ -50,7 +50,7 @@ def syntax(syntax: Syntax) -> Syntax:
 # --- rules that make rules ---
 
 
-def at(path: str, *rules: Rule) -> Rule:
+def at(path: str, *rules: FieldRule) -> FieldRule:
     """Lay rules on every field on a path below."""
 
     def check(field: Field) -> Problems:
@@ -61,7 +61,7 @@ def at(path: str, *rules: Rule) -> Rule:
     return check
 
 
-def between(low: int, high: int = MAX_INT32) -> Rule:
+def between(low: int, high: int = MAX_INT32) -> FieldRule:
     """Demand a number in a range, where there is a number."""
 
     def check(field: Field) -> Problems:
@@ -74,7 +74,7 @@ def between(low: int, high: int = MAX_INT32) -> Rule:
     return check
 
 
-def fits(syntax: Syntax) -> Rule:
+def fits(syntax: Syntax) -> FieldRule:
     """Check the syntax of a string, where there is one that is not empty."""
 
     def check(field: Field) -> Problems:
@@ -85,7 +85,7 @@ def fits(syntax: Syntax) -> Rule:
     return check
 
 
-def choice(*allowed: str, unset: bool = False) -> Rule:
+def choice(*allowed: str, unset: bool = False) -> FieldRule:
     """Demand one of some values; nothing or an empty string only where that means unset."""
     listed = [f"`{value}`" for value in allowed]
     expected = " or ".join(listed) if len(listed) < 3 else f"one of {', '.join(listed)}"
@@ -97,7 +97,7 @@ def choice(*allowed: str, unset: bool = False) -> Rule:
     return check
 
 
-def one_of(what: str, *allowed: str) -> Rule:
+def one_of(what: str, *allowed: str) -> FieldRule:
     """Demand exactly one of some fields."""
 
     def check(field: Field) -> Problems:
@@ -110,7 +110,7 @@ def one_of(what: str, *allowed: str) -> Rule:
     return check
 
 
-def unique(what: str, path: str, beside: str | None = None) -> Rule:
+def unique(what: str, path: str, beside: str | None = None) -> FieldRule:
     """Demand that the strings or numbers on a path differ, or else what stands `beside` them."""
     names = (beside or "").split()
     holders, _, name = path.rpartition(".") if names else (path, "", "")
@@ -133,7 +133,7 @@ def unique(what: str, path: str, beside: str | None = None) -> Rule:
     return check
 
 
-def among(paths: str, what: str, others: str) -> Rule:
+def among(paths: str, what: str, others: str) -> FieldRule:
     """Demand of what is on some paths that it stands among what is on another."""
 
     def check(field: Field) -> Problems:
@@ -145,7 +145,7 @@ def among(paths: str, what: str, others: str) -> Rule:
     return check
 
 
-def keys(*allowed: str) -> Rule:
+def keys(*allowed: str) -> FieldRule:
     """Demand that a map has no other keys."""
 
     def check(field: Field) -> Problems:
@@ -156,7 +156,7 @@ def keys(*allowed: str) -> Rule:
     return check
 
 
-def either(one: str, other: str) -> Rule:
+def either(one: str, other: str) -> FieldRule:
     """Demand something on one of two paths, and on one alone."""
     names = [path.rstrip("[]+") for path in (one, other)]
 
@@ -167,7 +167,7 @@ def either(one: str, other: str) -> Rule:
     return check
 
 
-def bounded(paths: str, bound: str, other: str) -> Rule:
+def bounded(paths: str, bound: str, other: str) -> FieldRule:
     """Demand of quantities that they are `at least` or `at most` another one, or the one on a path."""
     is_given = quantity(other) is not None
 
@@ -185,7 +185,7 @@ def bounded(paths: str, bound: str, other: str) -> Rule:
     return check
 
 
-def sized(limit: int, what: str, path: str | None = None) -> Rule:
+def sized(limit: int, what: str, path: str | None = None) -> FieldRule:
     """Demand so many characters of a text, or items of a list or on a path, at the most."""
 
     def check(field: Field) -> Problems:
@@ -196,7 +196,7 @@ def sized(limit: int, what: str, path: str | None = None) -> Rule:
     return check
 
 
-def deprecated(since: str, gone: str | None, use: str) -> Rule:
+def deprecated(since: str, gone: str | None, use: str) -> FieldRule:
     """Warn of a field that is deprecated since a minor version of Kubernetes, or does nothing from one on."""
 
     def check(field: Field) -> Problems:
@@ -312,7 +312,7 @@ class KindRules(NamedTuple):
 
     title: str  # what stands behind `@` above: `OPERATOR VERSION | SOURCE`, of policies all but their rules
     kinds: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[FieldRule, ...]
 
     @property
     def operator(self) -> str:
@@ -342,12 +342,12 @@ def load(file: str) -> list[KindRules]:
     return table
 
 
-def _later(part: str) -> Rule:
+def _later(part: str) -> FieldRule:
     return lambda field: RULES[part](field)
 
 
-def _block(lines: deque[tuple[int, str]], indent: int) -> tuple[Rule, ...]:
-    rules: list[Rule] = []
+def _block(lines: deque[tuple[int, str]], indent: int) -> tuple[FieldRule, ...]:
+    rules: list[FieldRule] = []
     while lines and lines[0][0] > indent:
         depth, line = lines.popleft()
         path, colon, checks = line.partition(": ")
@@ -361,7 +361,7 @@ def _block(lines: deque[tuple[int, str]], indent: int) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _line(path: str, checks: str, condition: str) -> Rule:
+def _line(path: str, checks: str, condition: str) -> FieldRule:
     if checks[0] not in _SEVERITIES:
         rule = at(path, *map(_check, checks.split("; ")))
         return _guarded(condition, [rule]) if condition else rule
@@ -386,7 +386,7 @@ def _filled(message: str, field: Field, base: Field) -> str:
     return re.sub(r'\{([\w./"\[\]=-]*)\}', value, message)
 
 
-_FORMS: tuple[tuple[str, Callable[..., Rule]], ...] = (
+_FORMS: tuple[tuple[str, Callable[..., FieldRule]], ...] = (
     (r"(\d+)\.\.(\d*)", lambda low, high: between(int(low), int(high or MAX_INT32))),
     (r"one of (.+)", lambda words: choice(*words.split())),
     (r"unset or (.+)", lambda words: choice(*words.split(), unset=True)),
@@ -401,7 +401,7 @@ _FORMS: tuple[tuple[str, Callable[..., Rule]], ...] = (
 )
 
 
-def _check(text: str) -> Rule:
+def _check(text: str) -> FieldRule:
     for pattern, make in _FORMS:
         if match := re.fullmatch(pattern, text):
             return make(*match.groups())
@@ -410,7 +410,7 @@ def _check(text: str) -> Rule:
     return RULES.get(text) or fits(getattr(formats, text))
 
 
-def _guarded(condition: str, rules: Iterable[Rule]) -> Rule:
+def _guarded(condition: str, rules: Iterable[FieldRule]) -> FieldRule:
     terms = [_term(text) for text in condition.split(" and ")]
 
     def check(field: Field) -> Problems:

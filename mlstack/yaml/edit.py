@@ -21,16 +21,14 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, YamlError
 from mlstack.objects.kube_object import same
 from mlstack.yaml import write
-from mlstack.yaml.read import Mark, read_documents, read_marks
+from mlstack.yaml.read import KeyPath, Mark, read_documents, read_marks
 from mlstack.yaml.write import resolve_key, write_double_quoted, write_string
-
-Path = Sequence[str | int]
 
 _BY_HAND = "edit the file by hand"
 _NOTHING = object()
 
 
-def set_value(text: str, path: Path, value: Any, *, source: str) -> str:
+def set_value(text: str, path: KeyPath, value: Any, *, source: str) -> str:
     """Set one value; missing parents are made, lists are replaced whole.
 
     The path has keys of mappings and indices of lists from the root; it is not empty.
@@ -46,7 +44,7 @@ def set_value(text: str, path: Path, value: Any, *, source: str) -> str:
 def set_values(text: str, values: Mapping[tuple[str | int, ...], Any], *, source: str) -> str:
     """Set values by path, as `set_value` does: at one reading where they stand apart, else in turn."""
     expected, edit = _read(text, source), _Edit(text, source)
-    places: dict[Path, dict[Path, Any]] = {}
+    places: dict[KeyPath, dict[KeyPath, Any]] = {}
     for path, value in values.items():
         if not same(_value_at(expected, path), value):
             expected = _with(expected, path, value, text, source)
@@ -82,7 +80,7 @@ def _change(text: str, version: str) -> tuple[int, int, str]:
     return start, len(text) - behind, version[start : len(version) - behind]
 
 
-def unset_value(text: str, path: Path, *, source: str) -> str:
+def unset_value(text: str, path: KeyPath, *, source: str) -> str:
     """Remove one value with its key, and the parents that it leaves empty; absent ones change nothing.
 
     The path has keys of mappings from the root; it is not empty.
@@ -94,7 +92,7 @@ def unset_value(text: str, path: Path, *, source: str) -> str:
     return _checked([after], expected, path, source)
 
 
-def _checked(versions: Iterable[str], expected: Any, path: Path, source: str) -> str:
+def _checked(versions: Iterable[str], expected: Any, path: KeyPath, source: str) -> str:
     """Give the first version that reads as expected."""
     for version in versions:
         try:
@@ -114,7 +112,7 @@ def _read(text: str, source: str) -> Any:
     return documents[0].value if documents else None
 
 
-def _value_at(value: Any, path: Path) -> Any:
+def _value_at(value: Any, path: KeyPath) -> Any:
     """Give the part of a plain value that a path leads to, `_NOTHING` where nothing stands."""
     for step in path:
         is_list = isinstance(value, list)
@@ -124,7 +122,7 @@ def _value_at(value: Any, path: Path) -> Any:
     return value
 
 
-def _with(before: Any, path: Path, value: Any, text: str, source: str) -> Any:
+def _with(before: Any, path: KeyPath, value: Any, text: str, source: str) -> Any:
     """Give what the file must read after a value was set."""
     if not path:
         raise ValueError("the path of a value is empty")
@@ -180,7 +178,7 @@ class _Edit:
         with suppress(ValueError, RecursionError):
             self.is_json = isinstance(json.loads(text.removeprefix("\ufeff")), dict)
 
-    def steps(self, path: Path) -> list[_Step]:
+    def steps(self, path: KeyPath) -> list[_Step]:
         """Follow a path as far as it stands in the text."""
         steps: list[_Step] = []
         node = self.root
@@ -201,7 +199,7 @@ class _Edit:
 
     # --- setting ---
 
-    def alternatives(self, place: Path, values: Mapping[Path, Any]) -> Iterator[str]:
+    def alternatives(self, place: KeyPath, values: Mapping[KeyPath, Any]) -> Iterator[str]:
         """Give texts with a value set, or with all that one place is to hold, the best looking first."""
         path, value = next(iter(values.items()))
         if len(values) > 1:
@@ -210,7 +208,7 @@ class _Edit:
                 value = _with(value, full[len(place) :], own, self.text, self.source)
         return self.versions(path, value)
 
-    def versions(self, path: Path, value: Any) -> Iterator[str]:
+    def versions(self, path: KeyPath, value: Any) -> Iterator[str]:
         """Give texts with a value set, the best looking first."""
         steps = self.steps(path)
         if len(steps) == len(path):
@@ -224,9 +222,9 @@ class _Edit:
         elif not steps:
             yield from self._begun(key, keys, value)
         else:
-            yield from self._filled(steps[-1], [key, *keys], value)
+            yield from self._filled(steps[-1], (key, *keys), value)
 
-    def _merged(self, old: _Node, path: Path, value: Any) -> Iterator[str]:
+    def _merged(self, old: _Node, path: KeyPath, value: Any) -> Iterator[str]:
         """Set a mapping key by key, so that the comments in it stay."""
         if old.entries and isinstance(value, dict) and value:
             with suppress(ConfigError):
@@ -237,10 +235,10 @@ class _Edit:
                 for number in reversed(gone[1:]):
                     text = edit._cut(text, holder, number)
                 for name in [holder.entries[number].name for number in gone[:1]]:
-                    text = unset_value(text, [*path, name], source=self.source)
+                    text = unset_value(text, (*path, name), source=self.source)
                 yield text
 
-    def _inserted(self, parent: _Node, key: str, keys: Path, value: Any) -> Iterator[str]:
+    def _inserted(self, parent: _Node, key: str, keys: KeyPath, value: Any) -> Iterator[str]:
         """Set a key that a mapping does not have yet."""
         if parent.is_flow:
             pair = f"{self._flow_key(parent, key)}: {self._flow(parent, value, keys)}"
@@ -258,7 +256,7 @@ class _Edit:
             body = self._indented(block, column).lstrip(" ")
             yield f"{self.text[:first]}{body}{self.lines.newline}{' ' * column}{self.text[first:]}"
 
-    def _begun(self, key: str, keys: Path, value: Any) -> Iterator[str]:
+    def _begun(self, key: str, keys: KeyPath, value: Any) -> Iterator[str]:
         """Set the first key of a file without any."""
         for block in _blocks([key, *keys], value):
             if self.root and not self.root.is_empty:
@@ -268,7 +266,7 @@ class _Edit:
                 end = _DOCUMENT_END.search(self.text)
                 yield self._with_lines(end.start() if end else len(self.text), block, 0)
 
-    def _filled(self, step: _Step, keys: Path, value: Any) -> Iterator[str]:
+    def _filled(self, step: _Step, keys: KeyPath, value: Any) -> Iterator[str]:
         """Set the first key of a parent that is null."""
         entry, node = step.entry, step.node
         if step.holder.is_flow or not entry:
@@ -335,7 +333,7 @@ class _Edit:
 
     # --- unsetting ---
 
-    def without(self, path: Path, before: Any) -> tuple[str, Any]:
+    def without(self, path: KeyPath, before: Any) -> tuple[str, Any]:
         """Give the text without a value, and what it must read."""
         steps = self.steps(path)
         if len(steps) < len(path) or not steps or not steps[-1].entry:
@@ -405,7 +403,7 @@ class _Edit:
         quoted = any(entry.key.style == '"' for entry in parent.entries)
         return write_double_quoted(key) if quoted or self.is_json else write_string(key)
 
-    def _flow(self, parent: _Node, value: Any, keys: Path) -> str:
+    def _flow(self, parent: _Node, value: Any, keys: KeyPath) -> str:
         """Write a value between brackets, in the mappings of `made`; their inner spaces mark them as ours."""
         quoted = self.is_json or any(entry.value.style == '"' for entry in parent.entries)
         text = write.to_compact_json(value) if quoted else write.to_flow(value)

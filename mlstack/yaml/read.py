@@ -21,7 +21,7 @@ from mlstack.disk_cache import ByteStore
 from mlstack.errors import YamlError
 from mlstack.yaml.write import OLD_BOOLEANS, check_carried, resolve_key, resolve_plain, resolve_tagged
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 DEEPEST = 200
 """Levels of nesting: more is no manifest, and Kubernetes refuses far less in custom resources."""
@@ -56,7 +56,7 @@ class Document:
     value: Any  # dict, list, str, int, float, bool or None
     line: int  # first line of the content, from 1
     # position of the key (in a mapping), or of the item (in a list), by path; empty unless asked for
-    positions: Mapping[Path, Position] = field(default_factory=dict)
+    positions: Mapping[KeyPath, Position] = field(default_factory=dict)
     start: int = 0  # index of a JSON object that follows others
 
     def position(self, path: Sequence[str | int]) -> Position:
@@ -167,7 +167,7 @@ def _read_json(text: str, source: str, with_positions: bool) -> list[Document] |
     return documents
 
 
-def _json_positions(text: str, line: int) -> Mapping[Path, Position]:
+def _json_positions(text: str, line: int) -> Mapping[KeyPath, Position]:
     try:
         places = next(_Reader(text, "", True).documents()).positions
     except YamlError:
@@ -201,8 +201,8 @@ _PLACEHOLDER = re.compile("\ue0a0([0-9]+)\ue0a1")
 _LARGEST_SHAPE = 64 * 1024
 _MOST_SHAPES = 2000
 # A container, its key or index, and the number of a scalar or a text with some.
-_Part = tuple[Path, Any, Any]
-_Shape = list[tuple[bytes, int, Mapping[Path, Position], list[_Part]]]  # of each document
+_Part = tuple[KeyPath, Any, Any]
+_Shape = list[tuple[bytes, int, Mapping[KeyPath, Position], list[_Part]]]  # of each document
 _SHAPES: dict[str, _Shape | None] = {}
 """What a shape was read as; None for those that were met once, or have to be read as they are."""
 _MET = b"met once"
@@ -285,7 +285,7 @@ def _shape(texts: Sequence[str], with_positions: bool) -> _Shape | None:
     return shape
 
 
-def _placeholders(value: Any, path: Path) -> Iterator[_Part]:
+def _placeholders(value: Any, path: KeyPath) -> Iterator[_Part]:
     """Find the strings with placeholders; raises ValueError for a key, or a whole document, with one."""
     items: Iterable[tuple[str | int, Any]] = ()
     if isinstance(value, dict):
@@ -305,12 +305,12 @@ def _placeholders(value: Any, path: Path) -> Iterator[_Part]:
 
 
 def _filled(
-    document: tuple[bytes, int, Mapping[Path, Position], list[_Part]], scalars: list[str]
+    document: tuple[bytes, int, Mapping[KeyPath, Position], list[_Part]], scalars: list[str]
 ) -> Document:
     """Put the scalars of a text in the places of its shape; raises ValueError for what has no shape."""
     data, line, positions, parts = document
     container = value = marshal.loads(data)
-    last: Path = ()
+    last: KeyPath = ()
     for path, key, part in parts:
         if path != last:
             container, last = value, path
@@ -403,7 +403,7 @@ class _Reader:
         self._next = self._events.next
         self._source = source
         self._with_positions = with_positions
-        self._positions: dict[Path, Position] | None = None
+        self._positions: dict[KeyPath, Position] | None = None
         # What plain scalars mean, each looked up once.
         self._keys: dict[str, str] = {word: word for word in OLD_BOOLEANS} if is_yaml_1_2 else {}
         self._values: dict[str, Any] = dict(self._keys)
@@ -424,7 +424,7 @@ class _Reader:
                     self._positions = {(): _position(event)} if self._with_positions else None
                     yield Document(self._node(event, (), 0), line, self._positions or {})
 
-    def _node(self, event: Any, path: Path, depth: int) -> Any:
+    def _node(self, event: Any, path: KeyPath, depth: int) -> Any:
         """Build the value that begins with an event."""
         kind = event.__class__
         if kind is self._alias_event:
@@ -448,7 +448,7 @@ class _Reader:
             self._anchors[event.anchor] = value
         return value
 
-    def _sequence(self, path: Path, depth: int) -> list[Any]:
+    def _sequence(self, path: KeyPath, depth: int) -> list[Any]:
         items: list[Any] = []
         positions = self._positions
         while (event := self._next()).__class__ is not self._sequence_end:
@@ -459,7 +459,7 @@ class _Reader:
             items.append(self._node(event, inner, depth))
         return items
 
-    def _mapping(self, path: Path, depth: int) -> dict[str, Any]:
+    def _mapping(self, path: KeyPath, depth: int) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         merged: set[str] = set()  # keys that came by `<<` and may be set once more
         next_event, scalar, positions, keys = self._next, self._scalar, self._positions, self._keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlstack.deploy.history import Revision, RevisionResult
+from mlstack.deploy.history import Revision, RevisionStatus
 from mlstack.objects.kube_object import DesiredState, KubeObject
 
 
@@ -22,7 +22,7 @@ def one(name: str, component: str = "a", kind: str = "ConfigMap", **spec: str) -
 
 
 def revision(
-    number: int, *, result: RevisionResult = "done", unsettled: tuple[str, ...] = (), parts: int = 1
+    number: int, *, result: RevisionStatus = "done", unsettled: tuple[str, ...] = (), parts: int = 1
 ) -> Revision:
     """Build what is known of a revision."""
     return Revision(
