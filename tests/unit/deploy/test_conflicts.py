@@ -95,7 +95,7 @@ def test_the_first_that_speaks_decides(policy: ConflictPolicy, owner: Owner, tak
     assert policy.takes(owner, PATH) is (taker == "ours")
 
 
-def described(text: str, *fields: tuple[Owner, managed_fields.Path]) -> list[str]:
+def described(text: str, *fields: tuple[Owner, managed_fields.FieldPath]) -> list[str]:
     return list(conflicts.notes(text, fields, managed()))
 
 
@@ -114,7 +114,7 @@ def test_a_long_list_of_fields_is_cut() -> None:
     assert line.endswith("`data.7` and 12 more to `kube-controller-manager` (through `scale`)")
 
 
-def owned_by_others(live: dict[str, Any], path: managed_fields.Path) -> bool:
+def owned_by_others(live: dict[str, Any], path: managed_fields.FieldPath) -> bool:
     entries = managed_fields.entries(live)
     return any(conflicts.is_owned(entry.tree, path) for entry in entries if entry.owner.manager != "mlstack")
 
@@ -320,7 +320,7 @@ def service(manager: str, **more: Obj) -> Obj:
     ids=["a person's", "a program's", "a list that is not ours", "a fault of something else", "no cause"],
 )
 def test_an_item_that_a_person_put_in_place_of_ours_is_found(
-    live: Obj, manifest: Obj, causes: list[Cause], items: tuple[managed_fields.Path, ...]
+    live: Obj, manifest: Obj, causes: list[Cause], items: tuple[managed_fields.FieldPath, ...]
 ) -> None:
     assert displaced(live, manifest, causes) == items
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, Scalar
+from mlstack.app.app import ConditionSign, FieldSign, ReadyRule
 from mlstack.objects import managed_fields
 from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import UNSEEN, Facts
@@ -33,7 +33,7 @@ def judged(data: dict[str, Any], rule: ReadyRule = RULE) -> tuple[str, str]:
     return found.state, found.reason
 
 
-def field_rule(path: str, *values: Scalar) -> ReadyRule:
+def field_rule(path: str, *values: str | int | float | bool) -> ReadyRule:
     return ReadyRule(kind=KIND, ready=FieldSign(path=managed_fields.read(path), values=values))
 
 
