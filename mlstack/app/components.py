@@ -19,7 +19,6 @@ from mlstack.app.prototype import NO_EFFECT, Example, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_params
 from mlstack.dataclass import dataclass
-from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, NotFoundError, ParamError, UsageError
 from mlstack.names import check_component_name, check_module_name, not_found
 from mlstack.yaml.read import KeyPath
@@ -47,13 +46,8 @@ class Draft:
     notes: tuple[str, ...] = ()  # of parameters that have no effect any more
 
 
-def draft(
-    app: AppReader, request: ComponentRequest, prototype: Prototype, *, passed: ByteStore = NO_STORE
-) -> Draft:
-    """Work out a component from what was asked for, checked; nothing is written.
-
-    Parameter sets in `passed` are not checked again.
-    """
+def draft(app: AppReader, request: ComponentRequest, prototype: Prototype) -> Draft:
+    """Work out a component from what was asked for, checked; nothing is written."""
     values, origins, notes = _values(prototype, request)
     module, name = _name(request, values)
     if values.get("name") == name:
@@ -73,7 +67,7 @@ def draft(
         options = " ".join(f"--{param.name}=VALUE" for param in missing)
         raise UsageError(f"prototype `{prototype.name}` needs {names}", hint=f"add {options}")
     try:
-        check_params(prototype, resolved, passed=passed)
+        check_params(prototype, resolved, passed=app.store)
     except ParamError as error:
         hint = f"`mlstack generate {prototype.name} --help` lists what it takes"
         raise type(error)(error.message, where=error.where, hint=hint) from error

@@ -46,8 +46,8 @@ _LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
 class AppReader:
     """The reading side of an app directory; every file is read at most once until `forget`.
 
-    `store` remembers which files have passed their schema; `environ` has the environment variables from which
-    secret parameters may take their values.
+    `store` remembers files and parameter sets that have passed their schema, compiled templates and what they
+    rendered; `environ` has the environment variables from which secret parameters may take their values.
     """
 
     _is_shared = False

@@ -245,7 +245,7 @@ def _rendered(environment: str, components: Sequence[str]) -> tuple[str, bytes]:
     try:
         with masking.collecting():
             app = AppReader(Path(root), store=store, environ=os.environ)
-            state = render.load(app, environment, components=components, store=store)
+            state = render.load(app, environment, components=components)
             if state.has_secrets and sys.stdout.isatty():
                 raise PermissionError("on a terminal secrets are hidden")
             notes = output.scrubbed(output.notes_text(state))

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mlstack.clock import Clock
     from mlstack.deploy.changes import ApplyOptions
     from mlstack.deploy.target import Holder, Target
-    from mlstack.disk_cache import Cache
     from mlstack.kube.client import Cluster
     from mlstack.kube.kubeconfig import Kubeconfig
     from mlstack.kube.transport import Counted
@@ -161,10 +160,11 @@ class Session:
     @cached_property
     def app(self) -> AppDir:
         """The app directory of `--dir`, else of the working directory upwards."""
+        from mlstack import disk_cache
         from mlstack.app.app_dir import AppDir
 
         folder = self.options.folder or self.folder or Path.cwd()
-        return AppDir.find(folder, store=code_store(), environ=os.environ)
+        return AppDir.find(folder, store=disk_cache.of_user(os.environ), environ=os.environ)
 
     def environment(self, name: str | None) -> str:
         """Give the environment that was named, else the chosen one (`env current --set`), else the only."""
@@ -253,15 +253,13 @@ class Session:
     def call(self, operation: Callable[..., Result], /, **further: Any) -> Result:
         """Call an operation with the options that are called as its parameters, and what it takes besides.
 
-        That is the app, the clock, what opens clusters, the parameters given for this run, and the store of
-        compiled templates.
+        That is the app, the clock, what opens clusters, and the parameters given for this run.
         """
         own: dict[str, Callable[[], Any]] = {
             "app": lambda: self.app,
             "clock": lambda: self.ports.clock,
             "opener": self.opener,
             "overrides": lambda: self.overrides,
-            "store": code_store,
         }
         names = signature(operation).parameters.keys() - further.keys()
         given = {name: self.arguments[name] for name in names & self.arguments.keys()}
@@ -288,7 +286,6 @@ class Session:
             app=self.app,
             environment=self.environment(self.options.env if environment is None else environment),
             overrides=self.overrides,
-            store=code_store(),
             who=self.ports.who(),
             holder=holder(self.ports.who()),
         )
@@ -328,13 +325,6 @@ def own_namespace(session: Session, context: str | None, kubeconfig: str | None)
         return in_pod or "default"
     chosen = contexts.contexts.get(context or contexts.current_context or "")
     return chosen.namespace if chosen else in_pod or "default"
-
-
-def code_store() -> Cache:
-    """Open the store of compiled templates and passed parameter sets."""
-    from mlstack import disk_cache
-
-    return disk_cache.of_user(os.environ)
 
 
 def read_text(file: Path) -> str:

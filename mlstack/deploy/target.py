@@ -17,7 +17,6 @@ from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.overrides import Overrides
 from mlstack.dataclass import Record
 from mlstack.deploy.changes import Change, ChangeAction
-from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import (
     ClusterError,
     ConfigError,
@@ -61,7 +60,6 @@ class Target(Record):
     environment: str
     components: Sequence[str] = ()  # and modules; none means all that the environment deploys
     overrides: Overrides = field(default_factory=Overrides)
-    store: ByteStore = NO_STORE  # keeps compiled templates and passed parameter sets
     context: str | None = None  # another kubectl context for this run; the cluster must be the same
     namespace: str | None = None  # another one, for this run
     # Secret values that cannot be read may be made up: nothing is compared or written.
@@ -89,7 +87,6 @@ class Target(Record):
             self.environment,
             components=self.components,
             overrides=self.overrides,
-            store=self.store,
             namespace=self.namespace,
             stand_ins=self.stand_ins,
         )

@@ -1,7 +1,7 @@
 """The use cases: functions of an app directory or a target that give one immutable result; none prints.
 
-Each calls the rooms below in order; none calls another. `components`, `environment`, `overrides` and `store`
-are as of `render.load` wherever they stand, `opener` opens the cluster of a context.
+Each calls the rooms below in order; none calls another. `components`, `environment` and `overrides` are
+as of `render.load` wherever they stand, `opener` opens the cluster of a context.
 
 All raise what `mlstack.errors` has for it: `NotFoundError` for a name that is not there (with the nearest),
 `UsageError` for what was asked for and cannot be, `ParamError` for a value that does not fit, `ConfigError`

@@ -17,7 +17,6 @@ from mlstack.dataclass import Record
 from mlstack.deploy import capacity
 from mlstack.deploy import target as guard
 from mlstack.deploy.target import Target
-from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ForbiddenError, ObjectNotFoundError, SchemaError
 from mlstack.kube.client import Cluster, Opener
 from mlstack.objects.kube_object import DesiredState
@@ -66,13 +65,10 @@ def footprint_of(
     *,
     components: Sequence[str] = (),
     overrides: Overrides = NO_OVERRIDES,
-    store: ByteStore = NO_STORE,
 ) -> FootprintResult:
     """Add up what an environment takes; arguments as of `render.load`."""
     prices = app.prices(environment)
-    state = render.load(
-        app, environment, components=components, overrides=overrides, store=store, stand_ins=True
-    )
+    state = render.load(app, environment, components=components, overrides=overrides, stand_ins=True)
     names = sorted({obj.component for obj in state.objects})
     amounts = {name: footprint([obj for obj in state.objects if obj.component == name]).now for name in names}
     # An autoscaler may stand in another component than what it scales: the sum is of all objects together.
@@ -305,12 +301,9 @@ def fits_snapshot(
     *,
     components: Sequence[str] = (),
     overrides: Overrides = NO_OVERRIDES,
-    store: ByteStore = NO_STORE,
 ) -> FitsResult:
     """Judge whether a cluster had room for all that an environment brings; other arguments as above."""
-    state = render.load(
-        app, environment, components=components, overrides=overrides, store=store, stand_ins=True
-    )
+    state = render.load(app, environment, components=components, overrides=overrides, stand_ins=True)
     try:
         return _fits(state, snapshot)
     except ODD as error:

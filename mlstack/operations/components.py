@@ -26,7 +26,6 @@ from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_file
 from mlstack.dataclass import Record, row
 from mlstack.deploy.inventory import Inventory, load_inventory
-from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, TemplateRefusedError, UsageError
 from mlstack.kube.client import Opener
 from mlstack.kube.parallel import prefetch
@@ -99,7 +98,6 @@ def list_components(
     module: str | None = None,
     kinds: bool = False,
     environment: str | None = None,
-    store: ByteStore = NO_STORE,
 ) -> ComponentList:
     """List the components of an app, or of one module with those in it, by name.
 
@@ -113,7 +111,7 @@ def list_components(
         brought: tuple[str, ...] = ()
         if kinds:
             try:
-                brought = _kinds(app, component, place, store)
+                brought = _kinds(app, component, place)
             except MlstackError as error:
                 notes.append(error.message)
         prototype = app.prototype_of(component) if isinstance(component, Component) else None
@@ -132,10 +130,8 @@ def list_components(
     return ComponentList(components=tuple(rows), notes=tuple(notes))
 
 
-def _kinds(
-    app: AppDir, component: Component | Manifest, place: Environment | None, store: ByteStore
-) -> tuple[str, ...]:
-    loader = Loader(app, place or Environment(name="preview"), store=store)
+def _kinds(app: AppDir, component: Component | Manifest, place: Environment | None) -> tuple[str, ...]:
+    loader = Loader(app, place or Environment(name="preview"))
     if place is not None or isinstance(component, Manifest):
         objects = loader.render(component).objects
     else:
@@ -186,14 +182,14 @@ def _deployed(
     return tuple(rows), tuple(notes)
 
 
-def rename_component(app: AppDir, old: str, new: str, *, store: ByteStore = NO_STORE) -> ComponentRenamed:
+def rename_component(app: AppDir, old: str, new: str) -> ComponentRenamed:
     """Give a component another name; its objects keep theirs, so that the next apply deletes nothing."""
     with app.locked():
         component = app.component(old)
         app.check_component(new)
         named, notes = None, list[str]()
         if isinstance(component, Component):
-            named = _name_to_keep(app, component, new, store)
+            named = _name_to_keep(app, component, new)
             notes += _lost_values(app, component, new)
         file, files = edits.rename(app, component.full_name, new, named=named)
     if named is not None:
@@ -206,13 +202,13 @@ def _renamed(component: Component, new: str) -> Component:
     return replace(component, name=name, module=module)
 
 
-def _name_to_keep(app: AppDir, component: Component, new: str, store: ByteStore) -> str | None:
+def _name_to_keep(app: AppDir, component: Component, new: str) -> str | None:
     """Give the name that the component's file has to hold so that its objects stay what they are."""
     prototype = app.prototype_of(component)
     resolved = app.resolve(component, None)
     name = component.name if "name" in prototype.params and not resolved.values.get("name") else None
     values = {**resolved.values, **({"name": name} if name else {})}
-    loader = Loader(app, Environment(name="preview"), store=store)
+    loader = Loader(app, Environment(name="preview"))
     with suppress(ConfigError):  # what does not render now has nothing that could change
         before = loader.from_values(component, prototype, resolved).objects
         again = Resolved(values, resolved.chains, resolved.notes)
@@ -330,19 +326,17 @@ class Generated(Record):
     notes: tuple[str, ...] = ()  # of its alias, deprecated parameters, and the prototype's own
 
 
-def generate(
-    app: AppDir, request: ComponentRequest, *, replace: bool = False, store: ByteStore = NO_STORE
-) -> Generated:
+def generate(app: AppDir, request: ComponentRequest, *, replace: bool = False) -> Generated:
     """Make a component; only what was given is written, the rest follows the package.
 
     What an alias sets counts as given, below the options.
     """
     with app.locked():
         prototype, package = find_usable(app, request.prototype)
-        component = draft(app, request, prototype, passed=store)
+        component = draft(app, request, prototype)
         if prototype.chart is None:  # refuses a name that objects cannot have; what else is wrong can be set
             with suppress(ConfigError):
-                _preview(app, component, store, typed="name")
+                _preview(app, component, typed="name")
         place = prototype.examples[request.example].environment if request.example else ""
         usual = f"is for an environment such as `{place}`: mlstack env add {place}"
         notes = (
@@ -361,7 +355,7 @@ def generate(
 
 
 def preview_prototype(
-    app: AppDir, request: ComponentRequest, *, environment: str | None = None, store: ByteStore = NO_STORE
+    app: AppDir, request: ComponentRequest, *, environment: str | None = None
 ) -> DesiredState:
     """Give the objects that a component would bring; nothing is written.
 
@@ -370,17 +364,17 @@ def preview_prototype(
     prototype, _ = find_usable(app, request.prototype)
     if request.name is None and "name" not in request.texts:
         request = replace(request, name=prototype.name)
-    component = draft(app, request, prototype, passed=store)
-    return _preview(app, component, store, environment)
+    component = draft(app, request, prototype)
+    return _preview(app, component, environment)
 
 
 def _preview(
-    app: AppDir, new: Draft, store: ByteStore, environment: str | None = None, *, typed: str | None = None
+    app: AppDir, new: Draft, environment: str | None = None, *, typed: str | None = None
 ) -> DesiredState:
     """Render a draft; a refused parameter, or the one that is named, counts as typed wrongly."""
     place = app.environment(environment) if environment is not None else Environment(name="preview")
     try:
-        return render.preview(app, new.component, new.prototype, new.resolved, environment=place, store=store)
+        return render.preview(app, new.component, new.prototype, new.resolved, environment=place)
     except TemplateRefusedError as error:
         if typed not in (None, error.param):
             raise

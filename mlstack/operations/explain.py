@@ -27,7 +27,6 @@ from mlstack.app.params import (
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import preset_globals
 from mlstack.dataclass import Record, dataclass, row
-from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest, not_found
 from mlstack.objects.kube_object import DesiredState, KubeObject, items_of, plural_of
@@ -103,7 +102,6 @@ def explain_param(
     *,
     environment: str | None = None,
     overrides: Overrides = NO_OVERRIDES,
-    store: ByteStore = NO_STORE,
 ) -> ExplainResult:
     """Explain one parameter of a component, or all of them.
 
@@ -114,7 +112,7 @@ def explain_param(
     Without an environment its layers are left out.
     """
     explained = app.component_with_params(component)
-    trials = ComponentTrials(loader_for(app, environment, overrides, store), explained, environment)
+    trials = ComponentTrials(loader_for(app, environment, overrides), explained, environment)
     prototype, chains = trials.prototype, trials.resolved.chains
     set_names = [name for name, chain in chains.items() if any(part.layer != "default" for part in chain)]
     paths = [(name,) for name in set_names] if parameter is None else [_place(trials, parameter)]
@@ -197,14 +195,13 @@ def explain_field(
     *,
     environment: str,
     overrides: Overrides = NO_OVERRIDES,
-    store: ByteStore = NO_STORE,
 ) -> ExplainedField:
     """Explain a field of an object: the line that wrote it, the patch, the parameters and who set these.
 
     The object is `KIND/NAME` or `KIND/NAMESPACE/NAME`, the field a path as a diff writes it;
     `containers[main]` is the item of that name.
     """
-    state = render.load(app, environment, overrides=overrides, store=store, locate=True, stand_ins=True)
+    state = render.load(app, environment, overrides=overrides, locate=True, stand_ins=True)
     obj = _object(app, state, name)
     path = _path(obj.data, field)
     origin, where = _origin(app, environment, obj, path)
@@ -212,7 +209,7 @@ def explain_field(
     settings: tuple[FieldParameter, ...] = ()
     notes: tuple[str, ...] = ()
     if isinstance(component, Component) and origin in ("template", "patch"):
-        trials = ComponentTrials(loader_for(app, environment, overrides, store), component, environment)
+        trials = ComponentTrials(loader_for(app, environment, overrides), component, environment)
         names = {**trials.prototype.params, **trials.resolved.chains}
         deciding = (decided for name in names for decided in _deciding(trials, (name,), obj, path))
         settings = tuple(row(FieldParameter, decided) for decided in deciding)
@@ -363,7 +360,7 @@ class _Use:
     counts_in: list[tuple[Component, str | None]] = field(default_factory=list)
 
 
-def lint_params(app: AppDir, *, components: Sequence[str] = (), store: ByteStore = NO_STORE) -> LintResult:
+def lint_params(app: AppDir, *, components: Sequence[str] = ()) -> LintResult:
     """Find what could go: values and patches that change no object in any environment.
 
     Without environments it is tried as all of them would share it. `components` are the only components and
@@ -372,16 +369,14 @@ def lint_params(app: AppDir, *, components: Sequence[str] = (), store: ByteStore
     chosen = {component.full_name for component in app.selected(None, components)}
     names: Sequence[str | None] = app.environment_names or (None,)
     uses = _uses(app, names, chosen)
-    loaders = {name: loader_for(app, name, NO_OVERRIDES, store) for name in names}
+    loaders = {name: loader_for(app, name, NO_OVERRIDES) for name in names}
     findings: list[LintFinding] = []
     for group in _by_line(uses):
         judged = [_judged(use, loaders) for use in group]
         findings += [finding for finding in judged[:1] if finding is not None and all(judged)]
     if not components:
         findings += _unused(app, {where for where, _ in uses})
-    findings += [
-        finding for name in app.environment_names for finding in _patches(app, name, chosen, store=store)
-    ]
+    findings += [finding for name in app.environment_names for finding in _patches(app, name, chosen)]
 
     def place(finding: LintFinding) -> tuple[str, int, str]:
         file, _, line = finding.where.rpartition(":")
@@ -469,11 +464,11 @@ def _is_of_preset(spellings: Collection[str], value: Any) -> bool:
     )
 
 
-def _patches(app: AppDir, environment: str, chosen: set[str], *, store: ByteStore) -> Iterator[LintFinding]:
+def _patches(app: AppDir, environment: str, chosen: set[str]) -> Iterator[LintFinding]:
     """Find the patches of an environment's own that change nothing in it."""
     place = app.environment(environment)
     deployed = {component.full_name: component for component in app.selected(place)}
-    loader = Loader(app, replace(place, file=""), store=store, stand_ins=True)  # without a file: unpatched
+    loader = Loader(app, replace(place, file=""), stand_ins=True)  # without a file: unpatched
     for name in sorted(chosen & app.own_patches(environment).keys()):
         documents = app.patches(environment, name)
         if name not in deployed:

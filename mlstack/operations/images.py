@@ -17,7 +17,6 @@ from mlstack.app.params import IMAGE_MARK, ParamScope, Resolved, at, inner_schem
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
 from mlstack.dataclass import Record, dataclass, row
-from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import RegistryError
 from mlstack.objects.kube_object import KubeObject, items_of
 from mlstack.operations import written_by
@@ -98,7 +97,6 @@ def list_images(
     *,
     components: Sequence[str] = (),
     overrides: Overrides = NO_OVERRIDES,
-    store: ByteStore = NO_STORE,
 ) -> ImageList:
     """List what has to be in a registry before an environment can run; arguments as of `render.load`.
 
@@ -107,7 +105,7 @@ def list_images(
     and listed too where somebody set them and nothing uses them yet.
     """
     state = render.load(
-        app, environment, components=components, overrides=overrides, store=store, locate=True, stand_ins=True
+        app, environment, components=components, overrides=overrides, locate=True, stand_ins=True
     )
     objects: dict[str, list[KubeObject]] = defaultdict(list)
     for obj in state.objects:
@@ -240,7 +238,6 @@ def copy_images(
     components: Sequence[str] = (),
     for_all: bool = False,
     dry_run: bool = False,
-    store: ByteStore = NO_STORE,
 ) -> CopyResult:
     """Copy the images of environments to a registry, then set them by digest where parameters say them.
 
@@ -253,11 +250,11 @@ def copy_images(
 
     app = app.without_personal()
     place, registries = copy_place(to), Images()
-    lists = [list_images(app, name, components=components, store=store) for name in environments]
+    lists = [list_images(app, name, components=components) for name in environments]
     names = sorted({listed.image for images in lists for listed in images.images})
     copies = {name: _copied(registries, name, place, platforms, dry_run=dry_run) for name in names}
     with app.locked():
-        lists = [list_images(app, name, components=components, store=store) for name in environments]
+        lists = [list_images(app, name, components=components) for name in environments]
         edits = _edits(app, lists, {name: copy.target for name, (copy, _) in copies.items()}, for_all=for_all)
         files = changed_texts(edits.files.values())
         if files and not dry_run:

@@ -17,7 +17,6 @@ from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.prototype import Need, map_references, shown_secret
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import Record, dataclass, row
-from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd, same
 from mlstack.objects.masking import MASK
@@ -52,7 +51,6 @@ def validate_environment(
     *,
     components: Sequence[str] = (),
     overrides: Overrides = NO_OVERRIDES,
-    store: ByteStore = NO_STORE,
     definitions: Sequence[Mapping[str, Any]] = (),
     kubernetes_version: str = "",
     policy: str = "",
@@ -64,7 +62,7 @@ def validate_environment(
     `policy` are sets and ids of policies, with commas between them.
     """
     version = _version(app, environment, kubernetes_version)
-    load = partial(render.load, app, environment, overrides=overrides, store=store, stand_ins=True)
+    load = partial(render.load, app, environment, overrides=overrides, stand_ins=True)
     state, snapshot = load(components=components), app.snapshot(environment)
     faults, left = _schema_faults(app, state, snapshot, definitions, version)
     # Components that are not asked for count as what stands beside.
@@ -168,7 +166,6 @@ def validate_on_server(
         target.environment,
         components=target.components,
         overrides=target.overrides,
-        store=target.store,
         definitions=definitions,
         kubernetes_version=kubernetes_version,
         policy=policy,
@@ -333,7 +330,6 @@ def compare_all(
     components: Sequence[str] = (),
     same: bool = False,
     approve: str | None = None,
-    store: ByteStore = NO_STORE,
 ) -> MatrixResult:
     """Compare two environments or more by what their files bring; no cluster is asked.
 
@@ -346,7 +342,7 @@ def compare_all(
     cells: dict[tuple[Section, str], dict[str, Any]] = defaultdict(dict)
     sections = get_args(Section)
     for name in environments:
-        state = render.load(app, name, components=components, store=store, stand_ins=True)
+        state = render.load(app, name, components=components, stand_ins=True)
         for section, subject, value in (*_params(app, name, components), *_objects(state)):
             cells[section, subject][name] = value
     rows = [

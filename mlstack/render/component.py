@@ -18,7 +18,7 @@ from mlstack.app.params import Resolved, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import Record
-from mlstack.disk_cache import NO_STORE, ByteStore
+from mlstack.disk_cache import NO_STORE
 from mlstack.errors import ConfigError, RegistryError, TemplateError, TemplateRefusedError, YamlError
 from mlstack.objects import masking
 from mlstack.objects.kube_object import KubeObject, Schemas, Source, group_of
@@ -63,15 +63,14 @@ class Loader:
         environment: Environment,
         *,
         overrides: Overrides = NO_OVERRIDES,
-        store: ByteStore = NO_STORE,
         locate: bool = False,
         stand_ins: bool = False,
     ) -> None:
         self.app, self.environment, self.overrides = app, environment, overrides
-        self._store, self._locate, self._stand_ins = store, locate, stand_ins
+        self._locate, self._stand_ins = locate, stand_ins
         self._renderers: dict[str, Renderer] = {}
-        self._code = Pack(store, f"templates:{app.root}")
-        self._packed = Pack(store, f"renders:{app.root}:{environment.name}")
+        self._code = Pack(app.store, f"templates:{app.root}")
+        self._packed = Pack(app.store, f"renders:{app.root}:{environment.name}")
         self._engine, self._renders = Engine(self._code), Renders(self._packed)
 
     def save(self) -> None:
@@ -94,7 +93,7 @@ class Loader:
             resolved = self.app.resolve(component, environment, self.overrides)
             checked, filled = self._filled(prototype, resolved)
             # What was read elsewhere is to leave no trace: not even a hash of it.
-            passed = self._store if filled.values == resolved.values else NO_STORE
+            passed = self.app.store if filled.values == resolved.values else NO_STORE
             schema.check_params(prototype, checked, passed=passed, component=component.full_name)
             return self.from_values(component, prototype, filled)
 
@@ -175,7 +174,7 @@ class Loader:
 
         name = component.full_name
         mark = f"repeatable:{render_key(prototype, variables, variables.keys()).decode()}"
-        is_repeatable = self._store.get(mark) is not None
+        is_repeatable = self.app.store.get(mark) is not None
         renders, notes = [], list[str]()
         for documents in helm.template(chart, release, times=1 if is_repeatable else 2):
             kept, notes = helm.without_hooks(documents, component=name, keep=component.hooks == "apply")
@@ -192,7 +191,7 @@ class Loader:
             if faults := helm.differences(*([obj.data for obj in objects] for objects in patches)):
                 raise helm.unrepeatable(chart, faults, component=name)
         else:
-            self._store.put(mark, b"")
+            self.app.store.put(mark, b"")
         if first == last and not self._locate:
             contents = [(template, obj.data) for template, obj in renders[0]]
             render = Render(objects=contents, notes=notes, reads=variables.keys())
@@ -204,10 +203,10 @@ class Loader:
         from mlstack.render import helm
 
         key = f"helm:{helm.stamp()}"
-        known = self._store.get(key)
+        known = self.app.store.get(key)
         version = known.decode() if known else helm.helm_version()
         if not known:
-            self._store.put(key, version.encode())
+            self.app.store.put(key, version.encode())
         return version
 
     def _manifest(self, component: Manifest) -> Rendered:

@@ -15,7 +15,6 @@ from mlstack.app.params import Setting, at, inner_param
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import Record
-from mlstack.disk_cache import ByteStore
 from mlstack.errors import ConfigError, NotFoundError, RegistryError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.masking import mask_object
@@ -34,10 +33,10 @@ class Reach(Record):
     value: Any  # None if the field is absent; of a text with many lines those that the parameter decides
 
 
-def loader_for(app: AppReader, environment: str | None, overrides: Overrides, store: ByteStore) -> Loader:
+def loader_for(app: AppReader, environment: str | None, overrides: Overrides) -> Loader:
     """Give what renders the components of an environment; of none, as all would share them."""
     place = app.environment(environment) if environment is not None else Environment(name="default")
-    return Loader(app, place, overrides=overrides, store=store)
+    return Loader(app, place, overrides=overrides)
 
 
 class ComponentTrials:

@@ -18,7 +18,6 @@ from mlstack.app.params import Resolved
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import Record
-from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, MlstackError, NotFoundError
 from mlstack.names import check_namespace
 from mlstack.objects import kube_object, masking, order
@@ -59,7 +58,6 @@ def load(
     *,
     components: Sequence[str] = (),
     overrides: Overrides = NO_OVERRIDES,
-    store: ByteStore = NO_STORE,
     namespace: str | None = None,
     locate: bool = False,
     stand_ins: bool = False,
@@ -67,18 +65,17 @@ def load(
     """Give the objects of an environment, in the order they are applied.
 
     `components` are components and modules, none means all that the environment deploys; these, `overrides`
-    and `namespace` are for this run. `store` keeps compiled templates, renders and passed parameter sets; to
-    `locate` notes the template line of every part; with `stand_ins` secret values that stand elsewhere and
-    cannot be read are made up.
+    and `namespace` are for this run. To `locate` notes the template line of every part; with `stand_ins`
+    secret values that stand elsewhere and cannot be read are made up.
 
     Raises:
         ConfigError: a file, parameter or template is wrong; names component, file and line.
         NotFoundError: no such environment, component or prototype.
     """
-    shapes = Pack(store, f"shapes:{app.root}")
+    shapes = Pack(app.store, f"shapes:{app.root}")
     with read.keeping_shapes(shapes):
         used, selected, depends = _selection(app, environment, components, namespace)
-        make = partial(Loader, app, used, overrides=overrides, store=store, stand_ins=stand_ins)
+        make = partial(Loader, app, used, overrides=overrides, stand_ins=stand_ins)
         loader = make(locate=locate)
         try:
             parts, objects = _rendered(loader, selected, depends, is_part=bool(components))
@@ -186,7 +183,6 @@ def preview(
     resolved: Resolved,
     *,
     environment: Environment,
-    store: ByteStore = NO_STORE,
 ) -> DesiredState:
     """Give the objects that a component would bring which the app does not have, with checked parameters.
 
@@ -196,7 +192,7 @@ def preview(
         TemplateError: a template does not render.
     """
     with naming(component.full_name):
-        rendered = Loader(app, environment, store=store).from_values(component, prototype, resolved)
+        rendered = Loader(app, environment).from_values(component, prototype, resolved)
     stamped = _stamped([rendered], app=app.app, environment=environment)
     hashed = with_config_hashes(stamped, salt=f"{app.app.name}/{environment.name}")
     return DesiredState(

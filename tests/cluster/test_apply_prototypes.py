@@ -131,7 +131,7 @@ def live(case: Case, root: Path, gke: TestCluster, namespace: str, opener: Opene
     gke.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace, "labels": labels}})
     gke.wait_for_service_account(namespace)
 
-    target = Target(app=app, environment=case.environment, store=examples.STORE)
+    target = Target(app=app, environment=case.environment)
     rendered = target.desired().objects
     core = {str(obj.identity): obj for obj in rendered if Kinds.builtin().lookup(obj.api_version, obj.kind)}
     provide(gke, namespace, [*core.values()])

@@ -151,7 +151,7 @@ def app_of_examples(root: Path) -> AppDir:
 def render(app: AppDir, case: Case, *, namespace: str = "") -> DesiredState:
     """Render one example of `shipped_app`, or of `app_of_examples` for a namespace."""
     place = namespace or case.example.namespace or None
-    return desired.load(app, case.environment, components=[case.component], namespace=place, store=STORE)
+    return desired.load(app, case.environment, components=[case.component], namespace=place)
 
 
 def render_one(root: Path, prototype: str, params: Mapping[str, Any]) -> DesiredState:
@@ -162,4 +162,4 @@ def render_one(root: Path, prototype: str, params: Mapping[str, Any]) -> Desired
         prototype: full name.
         params: of the component.
     """
-    return desired.load(write_app(root, {"it": (prototype, params)}), PLAIN, store=STORE)
+    return desired.load(write_app(root, {"it": (prototype, params)}), PLAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -388,12 +389,12 @@ def current(
 @top.command(takes="env kubeconfig folder output", examples=["", "gke"])
 def doctor(session: Session) -> object:
     """Check app, lock, cache, kubeconfig and programs; with ENV its cluster; exits with 1 for what fails."""
-    from mlstack.cli.ports import code_store
+    from mlstack import disk_cache
     from mlstack.errors import NotFoundError
 
     options = session.options
     around = operations.doctor.Surroundings(
-        cache=code_store(),
+        cache=disk_cache.of_user(os.environ),
         kubeconfig=lambda: session.ports.kubeconfig(options.kubeconfig),
         opener=session.opener(),
         clock=session.ports.clock,

@@ -21,7 +21,7 @@ from mlstack.cli.options import (
     word,
 )
 from mlstack.cli.page import emit
-from mlstack.cli.ports import Session, code_store, operations, read_text
+from mlstack.cli.ports import Session, operations, read_text
 from mlstack.errors import MlstackError, UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def rename(
     new: str = word("NEW", "Its new name; `a.b` puts it into the module `a`."),
 ) -> object:
     """Give a component another name; its objects keep theirs, and no apply deletes them."""
-    return operations.components.rename_component(session.app, old, new, store=code_store())
+    return operations.components.rename_component(session.app, old, new)
 
 
 @component.command("rm", takes="kubeconfig folder output", examples=["cnn"])

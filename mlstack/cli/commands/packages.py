@@ -13,7 +13,7 @@ from mlstack.cli.options import examples as offer_examples
 from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.output import say, write
 from mlstack.cli.page import emit, emit_objects, table_text
-from mlstack.cli.ports import Session, code_store, operations
+from mlstack.cli.ports import Session, operations
 from mlstack.errors import UsageError
 
 registry = family("registry", "Registries: where packages come from.")
@@ -391,7 +391,7 @@ def generate(
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
     request = session.filled(ComponentRequest, texts=_pairs(params))
-    return operations.components.generate(session.app, request, replace=force, store=code_store())
+    return operations.components.generate(session.app, request, replace=force)
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str | None]:

@@ -8,6 +8,7 @@ import pytest
 
 from mlstack.app.app_dir import AppDir
 from mlstack.app.overrides import read as read_overrides
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TemplateError, YamlError
 from mlstack.objects.kube_object import DesiredState
 from mlstack.render import render
@@ -39,8 +40,10 @@ def packaged(template: str = TEMPLATE, **more: str | bytes) -> dict[str, str | b
     return {**installed_app(), **vendored(COMMON, jobs), **more}
 
 
-def load(root: Path, environment: str = "minikube", **options: Any) -> DesiredState:
-    return render.load(AppDir.find(root), environment, **options)
+def load(
+    root: Path, environment: str = "minikube", *, store: ByteStore = NO_STORE, **options: Any
+) -> DesiredState:
+    return render.load(AppDir.find(root, store=store), environment, **options)
 
 
 def test_components_render_with_namespace_and_marks(app: Build) -> None:
@@ -316,10 +319,10 @@ def test_what_is_read_by_a_kept_shape_is_what_is_read_without(app: Build) -> Non
 
 @pytest.mark.slow
 def test_every_shipped_example_comes_out_of_the_store_as_it_was_rendered(tmp_path: Path) -> None:
-    app, store = examples.shipped_app(tmp_path / "app"), MemoryCache()
+    app = AppDir(examples.shipped_app(tmp_path / "app").root, store=MemoryCache())
     for case in examples.cases():
-        rendered = render.load(app, case.environment, components=[case.component], store=store)
-        again = render.load(app, case.environment, components=[case.component], store=store)
+        rendered = render.load(app, case.environment, components=[case.component])
+        again = render.load(app, case.environment, components=[case.component])
         assert again == rendered
 
 
