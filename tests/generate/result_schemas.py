@@ -110,7 +110,7 @@ def _results() -> dict[str, type]:
     """Give the type behind each kind of result: whatever has a view, but for schemas, which are their own."""
     for module in ("views_app", "views_deploy", "views_packages"):
         import_module(f"mlstack.cli.{module}")
-    shown = {*page.VIEWS, *page.TABLE_VIEWS} - {"Schema"}
+    shown = {*page.VIEWS, *page.TABLE_VIEWS} - {"SchemaResult"}
     kinds: dict[str, type] = {}
     for info in walk_packages(mlstack.__path__, "mlstack."):
         if info.name == "mlstack.__main__":
