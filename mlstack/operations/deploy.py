@@ -40,16 +40,7 @@ from mlstack.deploy.live import context_of, has_namespace
 from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, record, refuse_new
 from mlstack.deploy.prune import KeepOptions, everything, load_or_find, members_to_delete
 from mlstack.deploy.run import Run
-from mlstack.deploy.target import (
-    GitState,
-    ResolvedTarget,
-    Target,
-    check_rights,
-    explaining_rights,
-    git_state,
-    refuse_changed,
-    resolve,
-)
+from mlstack.deploy.target import GitState, ResolvedTarget, Target, resolve
 from mlstack.deploy.wait import terms_of, until_applied
 from mlstack.errors import (
     ClusterError,
@@ -87,7 +78,7 @@ def plan_apply(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL
         ConfigError: a file, parameter or template is wrong, or nothing would be deployed.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    source = None if options.dry_run else prefetch(partial(git_state, target.app.root))
+    source = None if options.dry_run else prefetch(partial(guard.git_state, target.app.root))
     return _of_source(_with_room(_plan(resolve(target, opener), options)), source)
 
 
@@ -96,7 +87,7 @@ def _of_source(plan: ApplyPlan, source: Callable[[], GitState] | None) -> ApplyP
     if source is not None:
         plan = replace(plan, source=source())
         if plan.changes.writes and not plan.options.allow_dirty:
-            refuse_changed(plan.place, plan.source)
+            guard.refuse_changed(plan.place, plan.source)
     return plan
 
 
@@ -108,7 +99,7 @@ def _plan(
     if not may_be_empty:
         guard.refuse_empty(resolved.state)
     terms_of(resolved.state.objects, resolved, options)  # a wrong annotation ends the run here
-    with explaining_rights(resolved, writing=not options.dry_run):
+    with guard.explaining_rights(resolved, writing=not options.dry_run):
         # fetch what is live, diff each object, find what to prune
         plan = diff_environment(resolved, options)
     changes = plan.changes.changes
@@ -123,7 +114,7 @@ def _plan(
     what = what or run_summary(resolved.target, "apply")
     plan = replace(plan, what=what, pin=identity if is_new else None)
     if plan.writes and not options.dry_run:
-        check_rights(resolved, changes, has_inventory=plan.inventory.exists, may_all=plan.may_all)
+        guard.check_rights(resolved, changes, has_inventory=plan.inventory.exists, may_all=plan.may_all)
     if options.check_capacity:
         from mlstack.deploy import capacity
 
@@ -343,7 +334,7 @@ def diff(target: Target, *, opener: Opener, options: ApplyOptions = _DRY_RUN) ->
             `partial` is the report.
     """
     resolved = resolve(target, opener)
-    with explaining_rights(resolved, writing=False):
+    with guard.explaining_rights(resolved, writing=False):
         changes = diff_environment(resolved, options).changes
     result = report(changes)
     if fault := refusal_error(changes.changes, "invalid"):
@@ -482,7 +473,9 @@ def plan_approved(target: Target, file: Path, *, opener: Opener, options: ApplyO
     what = f"apply of the plan of {approved['created']}"
     plan = _plan(resolved, reapply.options_of(approved, options), what=what)
     reapply.refuse_moved_objects(approved, plan.changes, where=str(file))
-    return _of_source(_with_room(plan), None if options.dry_run else partial(git_state, target.app.root))
+    return _of_source(
+        _with_room(plan), None if options.dry_run else partial(guard.git_state, target.app.root)
+    )
 
 
 # --- `delete`: take away what an environment has in its cluster, last wave first ---
@@ -526,7 +519,7 @@ def plan_delete(
         grace_period_s=grace_period_s,
     )
     if plan.writes and not options.dry_run:
-        check_rights(resolved, pruned.changes, has_inventory=inventory.exists)
+        guard.check_rights(resolved, pruned.changes, has_inventory=inventory.exists)
     return plan
 
 
