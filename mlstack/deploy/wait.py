@@ -15,7 +15,7 @@ from mlstack.deploy.changes import ApplyOptions, Change, OnEvent, RunEvent, RunE
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, ObjectRef, asked_once
-from mlstack.kube.watch import ResourceWatcher, WatchSource
+from mlstack.kube.parallel import ResourceWatcher, WatchSource
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Data, Identity, KubeObject
 from mlstack.readiness import evaluate, rule

@@ -28,7 +28,7 @@ from mlstack.errors import (
 )
 from mlstack.kube import parallel
 from mlstack.kube.client import Applied, Cluster, ObjectRef, Propagation
-from mlstack.kube.watch import ResourceWatcher, WatchSource
+from mlstack.kube.parallel import ResourceWatcher, WatchSource
 from mlstack.names import listed
 from mlstack.objects.kube_object import Identity, kinds_of_crd
 from mlstack.objects.managed_fields import HANDOVER

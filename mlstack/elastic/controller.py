@@ -30,7 +30,7 @@ from mlstack.errors import (
 from mlstack.kube.client import Cluster, GuardedClient, WatchEvent
 from mlstack.kube.lease import API_VERSION as LEASE_API_VERSION
 from mlstack.kube.lease import HeldError, Lease, LostError, Term
-from mlstack.kube.watch import Listed, Reflector, WatchSource
+from mlstack.kube.parallel import Listed, Reflector, WatchSource
 
 if TYPE_CHECKING:
     from mlstack.elastic.metrics import Metrics

@@ -16,7 +16,7 @@ from mlstack.elastic.state import restore_limits, restore_moves
 from mlstack.elastic.training_job import KIND
 from mlstack.errors import ClusterError, ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
-from mlstack.kube.watch import WatchSource
+from mlstack.kube.parallel import WatchSource
 from mlstack.names import listed, nearest, not_found
 from mlstack.objects import resources
 from mlstack.readiness.rule import ODD

@@ -8,7 +8,7 @@ from threading import Event, Lock, Thread
 
 from mlstack.elastic.training_job import API_VERSION, KIND
 from mlstack.kube.client import Cluster
-from mlstack.kube.watch import ResourceWatcher, WatchSource
+from mlstack.kube.parallel import ResourceWatcher, WatchSource
 from mlstack.simulator.measures import ClusterObserver, Sample
 
 SOURCES = (

@@ -15,7 +15,7 @@ from mlstack.elastic.controller import Controller, ControllerSettings, Informer,
 from mlstack.elastic.reconciler import Pass
 from mlstack.errors import LockedError, UnreachableError, WatchExpiredError
 from mlstack.kube.client import INITIAL_EVENTS_END, ClientWrapper, WatchEvent
-from mlstack.kube.watch import WatchSource
+from mlstack.kube.parallel import WatchSource
 from tests.support.elastic import numbered, pod, training_job
 from tests.support.stage import Stage
 from tests.support.waiting import wait_until
