@@ -24,7 +24,7 @@ from mlstack.cli.page import (
 )
 
 if TYPE_CHECKING:
-    from mlstack.importers import write
+    from mlstack.importers import plan
     from mlstack.operations import authors, components, imports, package_changes, packages, registries
 
 TABLE_VIEWS |= {
@@ -424,7 +424,7 @@ def _referred(result: imports.Referred) -> Page:
 
 
 @view
-def _imported(result: write.Imported) -> Page:
+def _imported(result: plan.Imported) -> Page:
     into = f" into {result.folder}" if result.folder else ""
     blocks: list[Block] = [
         TextLine(f"imported {count(len(result.components), 'component')}{into}", "head"),

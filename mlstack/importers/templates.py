@@ -16,18 +16,12 @@ from mlstack.app.params import IMAGE_MARK, at
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import SourceFile
-from mlstack.importers.plan import (
-    ImportPlan,
-    PlannedComponent,
-    PlannedPackage,
-    component_name,
-    object_patch,
-)
+from mlstack.importers.plan import ImportPlan, PlannedComponent, PlannedPackage, component_name
 from mlstack.names import is_parameter_name
 from mlstack.objects import masking
 from mlstack.objects.kube_object import Data, items_of, same
 from mlstack.render.component import check_object, unpacked
-from mlstack.render.patches import patched, read_patch
+from mlstack.render.patches import object_patch, patched, read_patch
 from mlstack.render.template import LARGEST_TEMPLATE
 from mlstack.yaml import read, write
 from mlstack.yaml.read import KeyPath, Mark

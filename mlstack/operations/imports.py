@@ -24,8 +24,17 @@ from mlstack.deploy.plan import ADOPT
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.importers import convert, ksonnet, manifests, templates
 from mlstack.importers.ksonnet import ComposeOptions, Composition, KsApp, KsComponent, compose
-from mlstack.importers.plan import ImportPlan, PlannedComponent, component_name, plan_variants
-from mlstack.importers.write import Imported, prove, summary, write_app, write_plan
+from mlstack.importers.plan import (
+    Imported,
+    ImportPlan,
+    PlannedComponent,
+    component_name,
+    plan_variants,
+    prove,
+    summary,
+    write_app,
+    write_plan,
+)
 from mlstack.names import check_environment_name, check_namespace
 from mlstack.objects.kube_object import Data, same
 from mlstack.registries import git, installation

@@ -9,24 +9,26 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from mlstack import disk_cache, programs
 from mlstack.app import layout
 from mlstack.app.app import Component, PackageRef, RegistryRef, SignaturePolicy, parse_package_ref
 from mlstack.app.app_dir import AppDir
+from mlstack.app.edit import write_files
 from mlstack.app.files import CHART_FILE
-from mlstack.app.package import FetchedPackage, Vendor
+from mlstack.app.package import FetchedPackage, PackageFolder, Vendor, digest, file_digests
 from mlstack.app.prototype import Package, Prototype
-from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, Lock, LockedPackage, newest
+from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, Lock, LockedPackage, LockedRegistry, newest
 from mlstack.dataclass import Record
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, UsageError
 from mlstack.names import fits, not_found
 from mlstack.programs import ProgramError
 from mlstack.registries.distribution import DIGEST, SCHEME, repository_of, split_address
-from mlstack.registries.publish import COSIGN_S, GET_COSIGN, KEYLESS, reason_of, signed_line
+from mlstack.registries.publish import COSIGN_S, GET_COSIGN, KEYLESS, build_index, reason_of, signed_line
 from mlstack.registries.registry import (
+    INDEX_FILE,
     as_overridden,
     indexes,
     is_bundled,
@@ -403,6 +405,62 @@ def find_usable(app: AppDir, name: str) -> tuple[Prototype, PackageRef | None]:
         raise missing_prototype(app, name, error) from error
     is_meant = "/" in short or short in (installed.name, *installed.aliases)
     return (None if is_meant else built_in_prototype(app, name)) or (installed, None)
+
+
+# --- packages of the app's own, in a registry that is a folder of it ---
+
+_PACKAGES = "packages"
+
+
+def install_own(
+    app: AppDir,
+    name: str,
+    files: Mapping[str, str],
+    *,
+    registry: str,
+    beside: Mapping[str, bytes | str],
+    delete: Sequence[str],
+) -> None:
+    """Write a package into the folder `packages/` of the app, its own registry, and install it; in one write.
+
+    `files` are by path in the package's folder; `beside` others of the app, `delete` those that go.
+    """
+    ref = RegistryRef(name=registry, address=f"./{_PACKAGES}", protocol="directory")
+    addresses = {known.name: known.address for known in app.app.registries}
+    folder = app.root / _PACKAGES
+    if addresses.get(ref.name, ref.address) != ref.address or (folder / name).exists():
+        message = f"there is a package `{name}`, or a registry `{ref.name}` elsewhere, already"
+        raise UsageError(message, hint=f"remove {_PACKAGES}/{name}, or import without --as-prototype")
+    content = {PurePosixPath(path): text.encode() for path, text in files.items()}
+    written = {f"{_PACKAGES}/{name}/{path}": data for path, data in content.items()}
+    head = PackageFolder(content, source=name).head
+    locked = LockedPackage(
+        full_name=f"{ref.name}/{head.name}",
+        version=head.version,
+        digest=digest(content),
+        source=ref.address,
+        environments=(APP,),
+        files=file_digests(content),
+    )
+    others = (known for known in app.lock.registries if known.name != ref.name)
+    own = LockedRegistry(name=ref.name, address=ref.address)
+    app.install(
+        replace(app.lock, registries=(*others, own), packages=(*app.lock.packages, locked)),
+        [FetchedPackage(locked=locked, files=content)],
+        entered={APP: (PackageRef(registry=ref.name, name=head.name),)},
+        registry=None if ref.name in addresses else ref,
+        beside={**written, f"{_PACKAGES}/{INDEX_FILE}": _index(folder, name, files, registry), **beside},
+        delete=delete,
+    )
+
+
+def _index(folder: Path, name: str, files: Mapping[str, str], registry: str) -> str:
+    with TemporaryDirectory(prefix="mlstack-import-") as place:
+        copy = Path(place) / folder.name
+        if folder.is_dir():
+            shutil.copytree(folder, copy)
+        write_files({copy / name / path: text for path, text in files.items()})
+        return build_index(copy, name=registry).text
 
 
 # --- signatures, verified by the user's own `cosign` ---

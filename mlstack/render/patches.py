@@ -314,7 +314,7 @@ def _has(item: Any, given: Mapping[str, Any]) -> bool:
     )
 
 
-# --- where two objects differ ---
+# --- where two objects differ, and the patch from one to the other ---
 
 
 def differing(first: Any, second: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any, Any]]:
@@ -342,3 +342,29 @@ def _item_pairs(first: list[Any], second: list[Any]) -> list[tuple[int, Any, Any
     names = {item["name"] for item in first}
     kept = [(place, item, by_name.get(item["name"], MISSING)) for place, item in enumerate(first)]
     return kept + [(len(first), MISSING, item) for name, item in by_name.items() if name not in names][:1]
+
+
+def object_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Give the patch of an object that leads to another version of it; None if they are equal."""
+    if not (change := difference(before, after)):
+        return None
+    own = {key: before["metadata"][key] for key in ("name", "namespace") if key in before["metadata"]}
+    head = {key: after[key] for key in ("apiVersion", "kind")}
+    metadata = own | dict(change.get("metadata", {}))
+    return {**head, "metadata": metadata} | change | {"metadata": metadata}
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the JSON merge patch that leads from one map to another; empty if they are equal."""
+    patch: dict[str, Any] = {}
+    for key in (*before, *(key for key in after if key not in before)):
+        if key not in after:
+            patch[key] = None
+        elif key not in before:
+            patch[key] = after[key]
+        elif not same(before[key], after[key]):
+            old, new = before[key], after[key]
+            patch[key] = (
+                difference(old, new) if isinstance(old, Mapping) and isinstance(new, Mapping) else new
+            )
+    return patch

@@ -11,7 +11,7 @@ from subprocess import run
 from textwrap import dedent
 from typing import Any
 
-from mlstack.importers import write
+from mlstack.importers import plan
 from mlstack.render.component import unpacked
 from mlstack.yaml.read import read_documents
 from tests.support.builders import Tree
@@ -204,7 +204,7 @@ def comparable(objects: Iterable[Mapping[str, Any]], *, namespace: str = "ml") -
     """Give objects by identity, without the marks of who deploys them and in the form that a server keeps."""
     result = {}
     for data in objects:
-        plain = write.comparable(data, namespace)
+        plain = plan.comparable(data, namespace)
         metadata = plain["metadata"]
         key = f"{data['apiVersion']} {data['kind']} {metadata['namespace']}/{metadata['name']}"
         assert key not in result, key
