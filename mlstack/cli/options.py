@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 import typer
 from typer.models import ArgumentInfo
 
-from mlstack import clock, names
+from mlstack import names
 from mlstack.cli.page import FORMATS, OBJECT_FORMATS
 from mlstack.errors import MlstackError, UsageError
 from mlstack.names import nearest
@@ -358,8 +358,10 @@ def is_list(kind: Any) -> bool:
 
 def duration(text: str | float) -> float:
     """Read a time as `5m`, `90s`, `1h30m` or a number of seconds; gives seconds."""
+    from mlstack.clock import seconds
+
     try:
-        return clock.seconds(str(text))
+        return seconds(str(text))
     except ValueError as error:
         raise UsageError(str(error)) from error
 

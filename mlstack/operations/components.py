@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,22 +25,17 @@ from mlstack.app.params import ParamScope, Resolved, as_typed
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_file
 from mlstack.dataclass import Record, row
-from mlstack.deploy.inventory import Inventory, load_inventory
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, TemplateRefusedError, UsageError
-from mlstack.kube.client import Opener
-from mlstack.kube.parallel import prefetch
 from mlstack.names import check_package_name, not_found
 from mlstack.objects.kube_object import DesiredState
-from mlstack.registries import installation
-from mlstack.registries.installation import find_usable
-from mlstack.registries.registry import DEFAULT_REGISTRY
-from mlstack.registries.resolver import APP
+from mlstack.registries.registry import DEFAULT_REGISTRY, find_usable
 from mlstack.render import render
 from mlstack.render.component import Loader
 from mlstack.yaml import write
 
 if TYPE_CHECKING:
     from mlstack.importers.templates import Offer
+    from mlstack.kube.client import Opener
 
 # --- components ---
 
@@ -162,14 +157,15 @@ def _deployed(
     places = [place for place in environments if place.cluster is not None and place.context]
     if opener is None or not places:
         return (), ()
+    from mlstack.deploy.inventory import Inventory, load_inventory
+    from mlstack.kube.parallel import prefetch
 
     def load(place: Environment) -> Inventory:
         owner = Inventory(app=app.app.name, environment=place.name, namespace=place.namespace)
         return load_inventory(opener(place.context), owner)
 
-    pending = [(place, prefetch(partial(load, place))) for place in places]
     rows, notes = [], []
-    for place, answer in pending:
+    for place, answer in [(place, prefetch(partial(load, place))) for place in places]:
         try:
             members = answer(_ANSWER_S).of_components(components)
         except (MlstackError, TimeoutError) as error:
@@ -348,10 +344,17 @@ def generate(app: AppDir, request: ComponentRequest, *, replace: bool = False) -
         )
         exists = component.component.full_name in app.component_files
         if package is not None and (replace or not exists):
-            installation.change(app, {APP: (package,)})
+            _install(app, [package])
         file = app.add_component(component.component, replace=replace)
     name, remarks = component.component.full_name, tuple(filter(str.strip, notes))
     return row(Generated, component.component, name=name, file=file, replaced=exists, notes=remarks)
+
+
+def _install(app: AppDir, packages: Sequence[PackageRef]) -> None:
+    from mlstack.registries.installation import change  # what an installed package needs none of
+    from mlstack.registries.resolver import APP
+
+    change(app, {APP: tuple(packages)})
 
 
 def preview_prototype(
@@ -425,7 +428,7 @@ def _read_stack(name: str) -> Stack:
 def _fill(app: AppDir, stack: Stack) -> None:
     registry = DEFAULT_REGISTRY.name
     packages = dict.fromkeys(component.prototype.partition("/")[0] for component in stack.components)
-    installation.change(app, {APP: tuple(PackageRef(registry=registry, name=own) for own in packages)})
+    _install(app, [PackageRef(registry=registry, name=own) for own in packages])
     for component in stack.components:
         request = ComponentRequest(
             prototype=f"{registry}/{component.prototype}",

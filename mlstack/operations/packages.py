@@ -11,20 +11,12 @@ from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.prototype import Prototype
 from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, LockedPackage, RegistryIndex, newest
 from mlstack.dataclass import Record, row
-from mlstack.errors import MlstackError, NotFoundError, UsageError
-from mlstack.names import fits, nearest, not_found
+from mlstack.errors import MlstackError, UsageError
+from mlstack.names import fits, not_found
 from mlstack.readiness.rule import need_text
 from mlstack.registries import installation
-from mlstack.registries.installation import (
-    Installation,
-    built_in_package,
-    built_in_prototype,
-    covers,
-    find_usable,
-    full_ref,
-    read_package,
-)
-from mlstack.registries.registry import indexes, missing_prototype
+from mlstack.registries.installation import Installation, covers, full_ref, read_package
+from mlstack.registries.registry import find_usable, indexes, missing_prototype
 from mlstack.registries.resolver import APP
 from mlstack.render import kustomize
 
@@ -369,7 +361,7 @@ class PrototypeMatches(Record):
 def list_prototypes(app: AppDir) -> PrototypeList:
     """List the prototypes of the installed packages, and the built-in ones."""
     rows = [_prototype_row(prototype) for prototype in _sorted(app)]
-    if built_in := built_in_package(app):
+    if built_in := installation.built_in_package(app):
         ref, package = built_in
         rows += _offered_rows(ref.registry, package, "")
     return PrototypeList(prototypes=tuple(rows))
@@ -395,13 +387,12 @@ def matching_prototypes(app: AppDir, name: str) -> PrototypeMatches:
     matches = matches or [
         prototype for prototype in prototypes if any(name in alias for alias in prototype.aliases)
     ]
-    if not matches and (built_in := built_in_prototype(app, name)):
+    if not matches and (built_in := installation.built_in_prototype(app, name)):
         matches = [built_in[0]]
     if not matches:
         names = [prototype.name for prototype in _sorted(app)]
-        near = nearest(name, names)
-        hint = f"did you mean `{near}`?" if near else "mlstack prototype list" if names else _INSTALL
-        error = NotFoundError(f"no prototype matches `{name}`", near=near, hint=hint)
+        hint = "mlstack prototype list" if names else _INSTALL
+        error = not_found(f"no prototype matches `{name}`", name, names, hint=hint)
         raise missing_prototype(app, name, error)
     exact = [prototype for prototype in matches if _rank(prototype, name) == 0]
     return PrototypeMatches(

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import Environment
 from mlstack.clock import Clock
 from mlstack.dataclass import Record, row
-from mlstack.deploy import compare, history, lock
+from mlstack.deploy import history, lock
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Change, Changes, ObjectChange, report
-from mlstack.deploy.compare import ComparedEnvironment, DriftRow
 from mlstack.deploy.history import History, Revision, open_history
 from mlstack.deploy.inventory import load_inventory, ref_of
 from mlstack.deploy.live import namespaces_of, placed
@@ -23,16 +22,18 @@ from mlstack.deploy.prune import candidates, find_by_labels
 from mlstack.deploy.replacement import other_owner
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.deploy.wait import UNSEEN, ReadinessWatcher, obstacles
-from mlstack.deploy.write import Gone, holders
 from mlstack.errors import ClusterError, ForbiddenError, LockedError, NotFoundError
-from mlstack.kube.client import ObjectRef, Opener
+from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.kube.lease import Lease, Term
 from mlstack.objects import order
-from mlstack.objects.kube_object import KubeObject, selector
+from mlstack.objects.kube_object import Identity, KubeObject, selector
 from mlstack.objects.masking import mask_object, mask_values
 from mlstack.readiness.evaluate import MISSING, Logs, ResourceStatus, inspect, replacement_of
 from mlstack.readiness.rule import State, how_to_bring, how_to_install, is_unseen, operator_of
 from mlstack.render.render import known_secrets
+
+if TYPE_CHECKING:
+    from mlstack.deploy.compare import ComparedEnvironment, DriftRow
 
 # --- `status`: whether what was applied works, and why not: component, object, pods ---
 
@@ -146,8 +147,7 @@ def watch(
     resolved, objects, terms = _judging(target, opener)
     watcher = ReadinessWatcher(resolved.cluster, objects, clock=clock, everything=True, **terms)
     ends_s = None if timeout_s is None else clock.now_s() + timeout_s
-    surplus, looked_s = Surplus(), None
-    last = None
+    surplus, looked_s, last = Surplus(), None, None
     with watcher:
         for statuses in watcher.rounds():
             now_s = clock.now_s()
@@ -175,23 +175,17 @@ def _surplus(
     before: Surplus = Surplus(),  # noqa: B008 - it never changes
 ) -> Surplus:
     """Look up what the inventory has and the files no longer bring; as before where that cannot be seen."""
-    state, cluster = resolved.state, resolved.cluster
-    brought = [_unchanged(status) for status in statuses]
-    going = before.going
+    cluster, going = resolved.cluster, before.going
     try:
         going = tuple(_namespaces_going(resolved, objects))
-        inventory = load_inventory(cluster, state)
+        inventory = load_inventory(cluster, resolved.state)
         if not inventory.exists and any(status.live for status in statuses):
             inventory = find_by_labels(cluster, inventory)
-        changes = candidates(resolved, inventory, brought).changes
-        terminating = [
-            change for change in changes if change.live and change.live.metadata.get("deletionTimestamp")
-        ]
-        held_by = holders(cluster, [Gone(ref_of(change), change.live_uid) for change in terminating])
+        changes = candidates(resolved, inventory, [*map(_unchanged, statuses)]).changes
+        held = _held(cluster, changes)
     except ClusterError as error:
         note = f"what the files no longer bring may be missing: {error.message}"
         return Surplus(before.left_over, going, (note,))
-    held = {change.identity: holder for change, holder in zip(terminating, held_by, strict=True)}
     gone = {identity for identity, holder in held.items() if holder is None}
     left_over = (
         row(
@@ -207,6 +201,17 @@ def _surplus(
         if change.identity not in gone
     )
     return Surplus(tuple(left_over), going, inventory.notes)
+
+
+def _held(cluster: Cluster, changes: Sequence[Change]) -> dict[Identity, str | None]:
+    """Say what holds each object that is being deleted; None for one that is gone."""
+    going = [change for change in changes if change.live and change.live.metadata.get("deletionTimestamp")]
+    if not going:
+        return {}
+    from mlstack.deploy.write import Gone, holders
+
+    held_by = holders(cluster, [Gone(ref_of(change), change.live_uid) for change in going])
+    return dict(zip((change.identity for change in going), held_by, strict=True))
 
 
 def _unchanged(status: ResourceStatus) -> Change:
@@ -342,18 +347,13 @@ def unlock(plan: UnlockPlan) -> UnlockResult:
         LockedError: another run has taken the lock since.
         ClusterError: the cluster does not answer or refuses.
     """
+    name, is_held = plan.place.name, plan.term is not None
     if plan.term is not None:
         plan.lease.release(plan.term)
-        now = plan.lease.read()
-        if now is not None:
-            holder, hint = (
-                lock.describe(now),
-                "it was left alone; if that run is dead too, repeat the command",
-            )
-            message = f"another run has locked environment `{plan.place.name}` meanwhile: {holder}"
-            raise LockedError(message, hint=hint)
-    is_held = plan.term is not None
-    return row(UnlockResult, plan, plan.place, environment=plan.place.name, unlocked=is_held)
+        if (now := plan.lease.read()) is not None:
+            message = f"another run has locked environment `{name}` meanwhile: {lock.describe(now)}"
+            raise LockedError(message, hint="it was left alone; if that run is dead too, repeat the command")
+    return row(UnlockResult, plan, plan.place, environment=name, unlocked=is_held)
 
 
 # --- `diff A B`: two environments side by side, as their files say or as their clusters have them ---
@@ -377,6 +377,8 @@ def compare_environments(
     target: Target, left: ComparedEnvironment, right: ComparedEnvironment, *, opener: Opener
 ) -> CompareResult:
     """Compare two sides; nothing is written."""
+    from mlstack.deploy import compare
+
     changes, notes = compare.compare(target, left, right, opener=opener)
     nowhere: dict[str, Any] = {"namespace": "", "context": "", "cluster": None}
     compared = Changes(
@@ -406,6 +408,8 @@ class DriftResult(Record):
 
 def find_drift(target: Target, *, opener: Opener) -> DriftResult:
     """Classify every difference of the live objects; nothing is written."""
+    from mlstack.deploy import compare
+
     resolved = resolve(target, opener)
     rows, notes = compare.find_drift(resolved)
     causes = Counter(cause for differing in rows for cause in differing.causes)

@@ -32,7 +32,6 @@ from mlstack.registries.registry import (
     as_overridden,
     indexes,
     is_bundled,
-    missing_prototype,
     open_registry,
     refusing,
 )
@@ -392,19 +391,6 @@ def built_in_prototype(app: AppDir, name: str) -> tuple[Prototype, PackageRef] |
             if short in (*prototype.names, *(f"{ref.full_name}/{known}" for known in prototype.names)):
                 return read_package(app, ref)[0].prototypes[prototype.name], ref
     return None
-
-
-def find_usable(app: AppDir, name: str) -> tuple[Prototype, PackageRef | None]:
-    """Find a prototype for a component: an installed one, or a built-in one with its package to install."""
-    short = name.removeprefix(KSONNET_PREFIX)
-    try:
-        installed = app.vendor.prototype(name)
-    except NotFoundError as error:
-        if built_in := built_in_prototype(app, name):
-            return built_in
-        raise missing_prototype(app, name, error) from error
-    is_meant = "/" in short or short in (installed.name, *installed.aliases)
-    return (None if is_meant else built_in_prototype(app, name)) or (installed, None)
 
 
 # --- packages of the app's own, in a registry that is a folder of it ---

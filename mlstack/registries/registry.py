@@ -18,12 +18,13 @@ from typing import Any, Protocol
 from mlstack import disk_cache
 from mlstack.app import document as documents
 from mlstack.app import files, layout
-from mlstack.app.app import RegistryRef
+from mlstack.app.app import PackageRef, RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import without_ignored
 from mlstack.app.document import fields_of
 from mlstack.app.files import Files, is_chart, read_file, read_folder
 from mlstack.app.package import PackageFolder, digest
+from mlstack.app.prototype import Prototype
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_file
 from mlstack.app.versions import (
@@ -445,6 +446,26 @@ def _normal(address: str) -> str:
     place = "/".join(filter(None, [place, "tree" if revision else "", revision, folder.strip("/")]))
     host, slash, path = place.partition("/")
     return f"{host.rpartition('@')[2].lower().removeprefix('www.')}{slash}{path}"
+
+
+def find_usable(app: AppDir, name: str) -> tuple[Prototype, PackageRef | None]:
+    """Find a prototype for a component: an installed one, or a built-in one with its package to install."""
+    short = name.removeprefix(KSONNET_PREFIX)
+    try:
+        installed = app.vendor.prototype(name)
+    except NotFoundError as error:
+        if built_in := _built_in(app, name):
+            return built_in
+        raise missing_prototype(app, name, error) from error
+    if "/" in short or short in (installed.name, *installed.aliases):
+        return installed, None
+    return _built_in(app, name) or (installed, None)
+
+
+def _built_in(app: AppDir, name: str) -> tuple[Prototype, PackageRef] | None:
+    from mlstack.registries.installation import built_in_prototype  # chooses versions and fetches
+
+    return built_in_prototype(app, name)
 
 
 def missing_prototype(app: AppDir, name: str, error: NotFoundError) -> NotFoundError:

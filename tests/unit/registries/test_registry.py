@@ -10,9 +10,8 @@ from mlstack.app.app import PackageRef, RegistryRef, Retired
 from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.versions import Lock, LockedRegistry
 from mlstack.errors import NotFoundError, RegistryError
-from mlstack.registries.installation import find_usable
 from mlstack.registries.publish import build_index
-from mlstack.registries.registry import Registry, protocol_of
+from mlstack.registries.registry import Registry, find_usable, protocol_of
 from tests.support import examples
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import JOBS, registry_folder, vendored
