@@ -16,7 +16,7 @@ from mlstack.deploy.changes import OnEvent, RunEvent, RunEventKind
 from mlstack.deploy.target import Holder, explained
 from mlstack.errors import ClusterError, LockedError
 from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, asked_once
-from mlstack.kube.lease import HeldError, Lease, LostError, Term
+from mlstack.kube.parallel import HeldError, Lease, LostError, Term
 from mlstack.objects.kube_object import environment_marks, records_name
 
 WAIT_S = 30.0

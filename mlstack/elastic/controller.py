@@ -28,9 +28,7 @@ from mlstack.errors import (
     UsageError,
 )
 from mlstack.kube.client import Cluster, GuardedClient, WatchEvent
-from mlstack.kube.lease import API_VERSION as LEASE_API_VERSION
-from mlstack.kube.lease import HeldError, Lease, LostError, Term
-from mlstack.kube.parallel import Listed, Reflector, WatchSource
+from mlstack.kube.parallel import HeldError, Lease, Listed, LostError, Reflector, Term, WatchSource
 
 if TYPE_CHECKING:
     from mlstack.elastic.metrics import Metrics
@@ -244,7 +242,8 @@ def find_lease_namespace(cluster: Cluster, name: str, *, default: str, log: Call
     are several, ClusterError where the cluster does not answer.
     """
     try:
-        listing = cluster.list(LEASE_API_VERSION, "Lease", fields=f"metadata.name={name}", metadata_only=True)
+        fields = f"metadata.name={name}"
+        listing = cluster.list("coordination.k8s.io/v1", "Lease", fields=fields, metadata_only=True)
     except ForbiddenError:
         log(
             f"the Lease is `{default}/{name}`: no right to list Leases of all namespaces. "

@@ -24,7 +24,7 @@ from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.deploy.wait import UNSEEN, ReadinessWatcher, obstacles
 from mlstack.errors import ClusterError, ForbiddenError, LockedError, NotFoundError
 from mlstack.kube.client import Cluster, ObjectRef, Opener
-from mlstack.kube.lease import Lease, Term
+from mlstack.kube.parallel import Lease, Term
 from mlstack.objects import order
 from mlstack.objects.kube_object import Identity, KubeObject, selector
 from mlstack.objects.masking import mask_object, mask_values

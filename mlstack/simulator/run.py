@@ -27,7 +27,7 @@ from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.elastic.training_job import JOB_LABEL, ROLE_LABEL, parse
 from mlstack.errors import ClusterError, ConflictError, TransientError, UnreachableError
 from mlstack.kube.client import ClientWrapper, GuardedClient, ObjectRef, WatchEvent
-from mlstack.kube.lease import Lease
+from mlstack.kube.parallel import Lease
 from mlstack.simulator import engine, measures
 from mlstack.simulator import scenario as objects
 from mlstack.simulator.control_plane import Scheduler, Workloads, collect_garbage

@@ -7,7 +7,7 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.kube.lease import DURATION_S, HeldError, Lease, LostError, Term
+from mlstack.kube.parallel import LEASE_S, HeldError, Lease, LostError, Term
 from mlstack.objects.kube_object import Schemas
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
@@ -17,7 +17,7 @@ PEOPLE = ("ada", "grace", "joan")
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(PEOPLE), st.sampled_from(["take", "take", "renew", "release"])),
-        st.tuples(st.just("time"), st.sampled_from([1, 4, 8, DURATION_S - 1, DURATION_S, DURATION_S + 2])),
+        st.tuples(st.just("time"), st.sampled_from([1, 4, 8, LEASE_S - 1, LEASE_S, LEASE_S + 2])),
     ),
     min_size=8,
     max_size=40,
@@ -49,7 +49,7 @@ def test_a_lease_is_taken_only_from_nobody_or_from_somebody_whose_time_is_over(
         try:
             if what == "take":
                 terms[who] = leases[who].take()
-                assert all(clock.now_s() - at_s > DURATION_S for at_s in others.values()), others
+                assert all(clock.now_s() - at_s > LEASE_S for at_s in others.values()), others
                 heard_s = {who: clock.now_s()}
             elif what == "renew" and who in terms:
                 terms[who] = leases[who].renew(terms[who])

@@ -19,7 +19,7 @@ from mlstack.deploy import conflicts
 from mlstack.deploy.changes import with_uid
 from mlstack.errors import ConflictError, InvalidError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, ObjectRef, Right
-from mlstack.kube.lease import HeldError, Lease, LostError, Term
+from mlstack.kube.parallel import HeldError, Lease, LostError, Term
 from mlstack.objects.managed_fields import path_text
 
 T = TypeVar("T")

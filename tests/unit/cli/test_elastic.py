@@ -12,7 +12,7 @@ import pytest
 
 from mlstack.cli.page import WIDTH, text_width
 from mlstack.elastic.metrics import Metrics
-from mlstack.kube.lease import Lease
+from mlstack.kube.parallel import Lease
 from mlstack.simulator.experiments import Figures, SeedTrial
 from tests.support.cli import Runner
 from tests.support.elastic import pod, training_job

@@ -17,7 +17,7 @@ import pytest
 
 from mlstack.errors import ForbiddenError
 from mlstack.kube.client import ObjectRef
-from mlstack.kube.lease import Lease
+from mlstack.kube.parallel import Lease
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 

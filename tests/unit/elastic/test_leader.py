@@ -11,7 +11,7 @@ import pytest
 from mlstack.elastic.controller import LeaderElector, NotLeadingError, find_lease_namespace
 from mlstack.errors import ForbiddenError, UnreachableError, UsageError
 from mlstack.kube.client import ClientWrapper, ObjectRef
-from mlstack.kube.lease import Lease
+from mlstack.kube.parallel import Lease
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.stage import Counting

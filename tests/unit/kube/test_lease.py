@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mlstack.kube.lease import HeldError, Lease, LostError
+from mlstack.kube.parallel import HeldError, Lease, LostError
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
