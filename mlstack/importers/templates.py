@@ -19,12 +19,13 @@ from mlstack.importers.manifests import SourceFile
 from mlstack.importers.plan import ImportPlan, PlannedComponent, PlannedPackage, component_name
 from mlstack.names import is_parameter_name
 from mlstack.objects import masking
-from mlstack.objects.kube_object import Data, items_of, same
+from mlstack.objects.kube_object import Data, items_of
 from mlstack.render.component import check_object, unpacked
 from mlstack.render.patches import object_patch, patched, read_patch
 from mlstack.render.template import LARGEST_TEMPLATE
 from mlstack.yaml import read, write
 from mlstack.yaml.read import KeyPath, Mark
+from mlstack.yaml.write import same
 
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _NAMED = ("labels", "matchLabels", "selector")  # maps whose values name what objects belong to

@@ -552,14 +552,3 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
-
-
-def same(one: Any, other: Any) -> bool:
-    """Say whether two values are equal as JSON: 1 is 1.0, and no number is true."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if type(one) is type(other):
-        return bool(one == other)
-    return {type(one), type(other)} == {int, float} and float(one) == float(other)

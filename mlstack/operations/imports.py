@@ -36,7 +36,7 @@ from mlstack.importers.plan import (
     write_plan,
 )
 from mlstack.names import check_environment_name, check_namespace
-from mlstack.objects.kube_object import Data, same
+from mlstack.objects.kube_object import Data
 from mlstack.registries import git, installation
 from mlstack.registries.helm import ChartSource, read_chart
 from mlstack.registries.registry import indexes
@@ -44,6 +44,7 @@ from mlstack.registries.resolver import APP
 from mlstack.render import kustomize, render
 from mlstack.render.helm import helm_version
 from mlstack.yaml import write
+from mlstack.yaml.write import same
 
 if TYPE_CHECKING:
     from mlstack.kube.client import Opener

@@ -33,8 +33,8 @@ from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueError, UsageError
 from mlstack.names import not_found
 from mlstack.objects import masking
-from mlstack.objects.kube_object import same
 from mlstack.yaml.read import KeyPath
+from mlstack.yaml.write import same
 
 ENVIRONMENT_LAYERS = ("environment globals", "environment")
 

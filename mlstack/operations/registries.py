@@ -355,8 +355,7 @@ def remove_registry(app: AppDir, name: str, *, override: bool = False) -> Regist
         if needing := sorted(required or locked) or users:
             names = ", ".join(f"`{user}`" for user in needing)
             step = "component rm" if needing == users else "pkg rm"
-            hint = f"mlstack {step} {needing[0]}"
-            raise UsageError(f"registry `{name}` is needed by {names}", hint=hint)
+            raise UsageError(f"registry `{name}` is needed by {names}", hint=f"mlstack {step} {needing[0]}")
         app.remove_registry(name)
     return RegistryRemoved(name=name, address=ref.address)
 

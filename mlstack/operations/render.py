@@ -18,12 +18,13 @@ from mlstack.app.prototype import Need, map_references, shown_secret
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import Record, dataclass, row
 from mlstack.errors import UsageError
-from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd, same
+from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd
 from mlstack.objects.masking import MASK
 from mlstack.objects.references import templates
 from mlstack.objects.resources import is_gpu, requests
 from mlstack.render import render
 from mlstack.yaml import read
+from mlstack.yaml.write import same
 
 if TYPE_CHECKING:
     from mlstack.deploy.target import Target

@@ -16,9 +16,10 @@ from mlstack.app.params import merge
 from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
-from mlstack.objects.kube_object import Schema, Schemas, group_of, items_of, list_type_of, same
+from mlstack.objects.kube_object import Schema, Schemas, group_of, items_of, list_type_of
 from mlstack.objects.managed_fields import MISSING, PatchFault, json_patch
 from mlstack.yaml.read import KeyPath
+from mlstack.yaml.write import same
 
 SchemaOf = Callable[[Mapping[str, Any]], tuple[Schema | None, Schemas | None]]
 """Gives the schema of an object, and what follows its references."""

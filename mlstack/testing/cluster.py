@@ -29,12 +29,13 @@ from mlstack.errors import (
 )
 from mlstack.kube.client import Applied, Listing, ObjectRef, PatchKind, Propagation, Right, Rights, WatchEvent
 from mlstack.kube.transport import error_of
-from mlstack.objects.kube_object import MANAGER, Identity, Kinds, Schemas, same, without_nulls
+from mlstack.objects.kube_object import MANAGER, Identity, Kinds, Schemas, without_nulls
 from mlstack.objects.managed_fields import PatchFault, json_patch, merge_patch
 from mlstack.testing import kinds, server_side_apply, store
 from mlstack.testing.kinds import Catalog, Served, name_faults, rule_faults, typed_faults, update_faults
 from mlstack.testing.server_side_apply import Entries, FieldWriter, entries_of
 from mlstack.testing.store import Obj, ObjectStore, StoreChange, copied
+from mlstack.yaml.write import same
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 

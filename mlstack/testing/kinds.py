@@ -11,7 +11,7 @@ from typing import Any
 
 from mlstack.dataclass import Record
 from mlstack.errors import Cause
-from mlstack.objects.kube_object import Kind, Kinds, Schema, Schemas, kinds_of_crd, same
+from mlstack.objects.kube_object import Kind, Kinds, Schema, Schemas, kinds_of_crd
 from mlstack.objects.managed_fields import FieldPath
 from mlstack.testing.server_side_apply import (
     OPEN,
@@ -22,6 +22,7 @@ from mlstack.testing.server_side_apply import (
     spell,
 )
 from mlstack.testing.store import CRD, Obj, ObjectStore, copied
+from mlstack.yaml.write import same
 
 GroupKind = tuple[str, str]
 

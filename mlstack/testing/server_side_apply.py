@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from mlstack.dataclass import Record, dataclass
 from mlstack.errors import FieldConflict
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import Schema, same
+from mlstack.objects.kube_object import Schema
 from mlstack.objects.managed_fields import FieldPath
 from mlstack.testing.store import with_metadata
+from mlstack.yaml.write import same
 
 # --- sets of fields as `managedFields` writes them (FieldsV1), and the same as sets of paths ---
 

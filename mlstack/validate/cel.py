@@ -17,8 +17,8 @@ from typing import Any
 
 from mlstack.app.schema import matches
 from mlstack.names import did_you_mean
-from mlstack.objects.kube_object import same
 from mlstack.objects.resources import quantity
+from mlstack.yaml.write import same
 
 # --- read text into nested tuples: `self.a` is `("select", ("name", "self"), "a")` ---
 

@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, YamlError
-from mlstack.objects.kube_object import same
 from mlstack.yaml import write
 from mlstack.yaml.read import KeyPath, Mark, read_documents, read_marks
-from mlstack.yaml.write import resolve_key, write_double_quoted, write_string
+from mlstack.yaml.write import resolve_key, same, write_double_quoted, write_string
 
 _BY_HAND = "edit the file by hand"
 _NOTHING = object()

@@ -64,6 +64,17 @@ def to_compact_json(value: Any) -> str:
     return _compact(value, _json_label)
 
 
+def same(one: Any, other: Any) -> bool:
+    """Say whether two values are equal as JSON: 1 is 1.0, and no number is true."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if type(one) is type(other):
+        return bool(one == other)
+    return {type(one), type(other)} == {int, float} and float(one) == float(other)
+
+
 # --- what one scalar means to kubectl ---
 # It reads YAML through `sigs.k8s.io/yaml`, that is goyaml v2 into JSON into int64 or float64. The rules here
 # are those of its `resolve.go`: words of YAML 1.1 that PyYAML does not know (`y`, `n`), octal numbers in both

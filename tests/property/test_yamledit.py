@@ -6,9 +6,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mlstack.errors import ConfigError
-from mlstack.objects.kube_object import same
 from mlstack.yaml.edit import set_value, set_values, unset_value
 from mlstack.yaml.read import read_documents
+from mlstack.yaml.write import same
 from tests.property import strategies, styled
 
 Path = list[str | int]
