@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Set
+from collections.abc import Callable, Hashable, Iterator
 from functools import cache
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -19,7 +19,6 @@ from mlstack.elastic.policy.state import (
     count,
     dominant,
     fits,
-    needs,
     sparse,
 )
 from mlstack.elastic.snapshot import Demand, NodeNames, ScaleCause, Vector
@@ -31,39 +30,20 @@ Cost = Callable[[NodeInfo], tuple[int, ...] | None]  # gives the cost of a node,
 class Ranking:
     """Nodes in order of a cost that is worked out anew only for nodes that changed.
 
-    With `least` the cost depends on the jobs of their trainers too: nodes are ranked by that, the least that
-    the cost can be, and the cost is worked out for the first one alone. As long as nothing is taken back,
-    jobs only lose what they can spare, and costs rise; afterwards, the nodes of all jobs that changed are
-    ranked anew. (Where another job has become the richest, its trainers may happen to leave less waste than
-    those that went before: that is not looked for.)
+    A cost that is `of_jobs` depends on the jobs of their trainers too. As long as nothing is taken back, jobs
+    only lose what they can spare, and costs rise: that of the first node is worked out again. Afterwards, the
+    nodes of all jobs that changed are ranked anew. (Where another job has become the richest, its trainers
+    may happen to leave less waste than those that went before: that is not looked for.)
     """
 
-    def __init__(
-        self, cluster: ClusterState, nodes: list[NodeInfo], cost: Cost, least: Cost | None = None
-    ) -> None:
-        self._cluster, self.cost, self.least = cluster, cost, least
+    def __init__(self, cluster: ClusterState, nodes: list[NodeInfo], cost: Cost, *, of_jobs: bool) -> None:
+        self._cluster, self.cost, self._of_jobs = cluster, cost, of_jobs
         self.nodes = {node.index: node for node in nodes}
-        self._rank = least or cost
         self._seen, self._seen_jobs = len(cluster.log), len(cluster.changed)
         self._epoch = cluster.epoch
         self._last = dict.fromkeys(self.nodes, 0)
-        self._heap = [(rank, index, 0) for rank, index in self._first_ranks(nodes) if rank is not None]
+        self._heap = [(rank, node.index, 0) for node in nodes if (rank := cost(node)) is not None]
         heapify(self._heap)
-
-    def _first_ranks(self, nodes: list[NodeInfo]) -> Iterator[tuple[tuple[int, ...] | None, int]]:
-        """Give ranks and indexes, worked out once for all nodes that are alike and without trainers."""
-        kinds: dict[Hashable, int] = self._cluster.searches.setdefault("kinds", {})
-        alike: dict[int, tuple[int, ...] | None] = {}
-        for node in nodes:
-            if node.states:
-                yield self._rank(node), node.index
-                continue
-            if (kind := node.kind) is None:
-                form = (node.allocatable, tuple(node.now), tuple(node.later))
-                kind = node.kind = kinds.setdefault(form, len(kinds))
-            if kind not in alike:
-                alike[kind] = self._rank(node)
-            yield alike[kind], node.index
 
     def _enter(self, index: int, rank: tuple[int, ...] | None) -> None:
         """Rank a node anew; what was entered for it before is void."""
@@ -77,17 +57,17 @@ class Ranking:
         if self._seen != len(cluster.log):
             for index in dict.fromkeys(cluster.log[self._seen :]):
                 if (node := self.nodes.get(index)) is not None:
-                    self._enter(index, self._rank(node))
+                    self._enter(index, self.cost(node))
             self._seen = len(cluster.log)
             if len(self._heap) > CROWDED * len(self._last):
                 self._heap = [entry for entry in self._heap if entry[2] == self._last[entry[1]]]
                 heapify(self._heap)
-        if self.least is not None and self._epoch != cluster.epoch:
+        if self._of_jobs and self._epoch != cluster.epoch:
             states = dict.fromkeys(cluster.changed[self._seen_jobs :])
             self._epoch, self._seen_jobs = cluster.epoch, len(cluster.changed)
             for changed in dict.fromkeys([slot.node for state in states for slot in state.slots]):
                 if changed is not None and changed.index in self.nodes:
-                    self._enter(changed.index, self._rank(changed))
+                    self._enter(changed.index, self.cost(changed))
 
     def best(self) -> NodeInfo | None:
         """Give the node of least cost, None if none will do."""
@@ -99,7 +79,7 @@ class Ranking:
                 heappop(heap)
                 continue
             node = self.nodes[index]
-            if self.least is None or (cost := self.cost(node)) == rank:
+            if not self._of_jobs or (cost := self.cost(node)) == rank:
                 return node
             heappop(heap)
             self._enter(index, cost)
@@ -112,14 +92,15 @@ def best_node(
     node_names: NodeNames,
     barred: frozenset[str],
     cost: Cost,
-    least: Cost | None = None,
+    *,
+    of_jobs: bool = False,
 ) -> NodeInfo | None:
     """Give the node of least cost, None if none will do; `key` tells the cost from others."""
     whole = ("ranking", key, node_names, barred)
     ranking: Ranking | None = cluster.searches.get(whole)
     if ranking is None:
         nodes = cluster.nodes_of(node_names, barred)
-        ranking = cluster.searches[whole] = Ranking(cluster, nodes, cost, least)
+        ranking = cluster.searches[whole] = Ranking(cluster, nodes, cost, of_jobs=of_jobs)
     return ranking.best()
 
 
@@ -216,25 +197,6 @@ def clear(cluster: ClusterState, node: NodeInfo, amounts: Sparse, allow: Allowan
             slots=tuple(chosen),
         )
     return None
-
-
-def least(node: NodeInfo, amounts: Sparse, allow: Allowance) -> tuple[int, int, int, int] | None:
-    """Give what a clearance costs at least, None if there is none for sure."""
-    later = node.later
-    short = [(resource, amount - later[resource]) for resource, amount in amounts if later[resource] < amount]
-    if not short:
-        return _FREE[:4]
-    if not fits(node.lifted, amounts):
-        return None
-    states = [state for state in node.states if allow(state) > 0]
-    taken = 1
-    for resource, amount in short:
-        most = max([state.job.trainer[resource] for state in states], default=0)
-        if not most:
-            return None
-        taken = max(taken, -(-amount // most))
-    priority = min([state.job.priority for state in states])
-    return (priority, max(0, taken - node.unbound), 0, -max([state.share for state in states]))
 
 
 def _single(
@@ -366,21 +328,17 @@ def _node_for_server(
     if (loss := cluster.searches.get(("loss", kind))) is None:
         loss = cluster.searches["loss", kind] = slot_loss(*kind, cluster.whole)
 
-    def price(node: NodeInfo, taken: int, evictions: int, share: int) -> tuple[int, ...]:
-        spared, left = cluster.spared(node, amounts), cluster.left_over(node, amounts)
-        return (taken if is_late else 0, spared, *loss(tuple(node.lifted)), evictions, share, left)
-
-    def at_least(node: NodeInfo) -> tuple[int, ...] | None:
-        row = least(node, amounts, allow)
-        return None if row is None else price(node, row[1], row[1], row[3])
-
     def cost(node: NodeInfo) -> tuple[int, ...] | None:
         row = clear(cluster, node, amounts, allow)
-        return None if row is None else price(node, len(row.slots), row.evictions, row.negative_share)
+        if row is None:
+            return None
+        taken = (len(row.slots) if is_late else 0, cluster.spared(node, amounts))
+        left = cluster.left_over(node, amounts)
+        return (*taken, *loss(tuple(node.lifted)), row.evictions, row.negative_share, left)
 
     barred = frozenset[str]() if is_late else state.bars
     key = ("server", kind, state.job.priority, is_late)
-    return best_node(cluster, key, node_names, barred, cost, at_least)
+    return best_node(cluster, key, node_names, barred, cost, of_jobs=True)
 
 
 # --- the three ways to give a pod a place ---
@@ -440,10 +398,7 @@ def find_room(
         clearance = clear(cluster, node, amounts, allow)
         return None if clearance is None else clearance[:4]
 
-    def at_least(node: NodeInfo) -> tuple[int, ...] | None:
-        return least(node, amounts, allow)
-
-    node = best_node(cluster, ("clear", amounts, allow), node_names, barred, cost, at_least)
+    node = best_node(cluster, ("clear", amounts, allow), node_names, barred, cost, of_jobs=True)
     if node is not None:
         _make_room(cluster, node, amounts, allow, why)
     return node
@@ -457,71 +412,7 @@ def _make_room(
         cluster.evict(slot, *why)
 
 
-# --- what room there can be at most ---
-
-Room = list[int]
-
-
-def has_places(
-    cluster: ClusterState,
-    state: JobState,
-    node_names: NodeNames,
-    preempted: Collection[JobState] = (),
-) -> bool:
-    """Tell whether there can be places enough for each kind of pod that a job lacks, if others took none."""
-    giving = givers(cluster, state).difference(preempted)
-    rooms = _without(cluster, preempted)
-    pairs = [
-        (rooms[node.index], _lifted(node, rooms[node.index], giving)) for node in cluster.nodes_of(node_names)
-    ]
-    return all(
-        _is_room(pairs, sparse(need.request), need.number, giving) for need in needs(state, cluster.whole)
-    )
-
-
 def givers(cluster: ClusterState, state: JobState) -> set[JobState]:
     """Give the jobs that may lose trainers to a job."""
     states, priority = cluster.states.values(), state.job.priority
     return {other for other in states if other.surplus and other.job.priority <= priority}
-
-
-def _is_room(pairs: list[tuple[Room, Room]], amounts: Sparse, number: int, givers: set[JobState]) -> bool:
-    """Tell whether there can be so many places, in free room or in that of trainers that can be spared."""
-    missing = number - sum([count(room, amounts) for room, _ in pairs])
-    if missing <= 0:
-        return True
-    largest = [
-        (resource, amount, max([1, *(giver.job.trainer[resource] for giver in givers)]))
-        for resource, amount in amounts
-    ]
-    prices: list[int] = []  # how many trainers at least go for each place beyond those that are free
-    for room, lifted in pairs:
-        free, gone = count(room, amounts), 0
-        for places in range(free + 1, min(count(lifted, amounts), free + missing) + 1):
-            before = gone
-            for resource, amount, size in largest:
-                gone = max(gone, -((room[resource] - places * amount) // size))
-            prices.append(gone - before)
-    cheapest = sorted(prices)[:missing]
-    return len(cheapest) == missing and sum(cheapest) <= sum([giver.surplus for giver in givers])
-
-
-def _without(cluster: ClusterState, preempted: Collection[JobState]) -> list[Room]:
-    gone, keys = set(preempted), {other.job.key for other in preempted}
-    rooms = [_lifted(node, node.later, gone) for node in cluster.nodes]
-    held = [(cluster.by_name.get(held.node), held.request) for other in preempted for held in other.job.held]
-    held += [(node, request) for node, request, _, owner in cluster.reservations.values() if owner in keys]
-    for node, request in held:
-        if node is not None:
-            for resource, amount in enumerate(request):
-                rooms[node.index][resource] += amount
-    return rooms
-
-
-def _lifted(node: NodeInfo, room: Room, states: Set[JobState]) -> Room:
-    lifted = list(room)
-    for state in node.states.keys() & states if states else ():
-        number = len(node.states[state])
-        for resource, amount in state.amounts:
-            lifted[resource] += number * amount
-    return lifted

@@ -273,7 +273,7 @@ class Admission:
         lower.sort(key=lambda other: (other.job.priority, -other.job.created_ms, other.job.key))
 
         def may_fit(victims: Sequence[JobState]) -> bool:
-            return placement.has_places(cluster, state, node_names, victims)
+            return self.is_conceivable(state, node_names, victims)
 
         def fits_without(victims: Sequence[JobState]) -> bool:
             cluster.rollback(mark)
@@ -281,9 +281,9 @@ class Admission:
                 over = f"of priority {priority}, above its {victim.job.priority}"
                 cluster.suspend(victim, "suspended", f"taken off for {state.job.key} {over}")
                 cluster.epoch += 1
-            return may_fit(()) and not self.attempt(state, node_names, hurry=True)
+            return not self.attempt(state, node_names, hurry=True)
 
-        if not lower or not self.is_conceivable(state, node_names, lower) or not may_fit(lower):
+        if not lower or not may_fit(lower):
             return False
         if not fits_without(lower):
             cluster.rollback(mark)

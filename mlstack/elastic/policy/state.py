@@ -96,8 +96,6 @@ class NodeInfo:
         self.lifted = list(self.now)  # `later` as if no trainer were there
         self.states: dict[JobState, list[TrainerSlot]] = {}  # the jobs that have trainers on it, with these
         self.unbound = 0  # how many of these are not bound to it yet
-        # a number that nodes of the same size and room share, None if it is to be found anew
-        self.kind: int | None = None
 
 
 class TrainerSlot:
@@ -307,7 +305,6 @@ class ClusterState:
             for resource, amount in amounts:
                 room[resource] += sign * amount
         self.log.append(node.index)
-        node.kind = None
 
     def _update(self, state: JobState) -> None:
         """Note that a job has other trainers, or other rights to them."""
