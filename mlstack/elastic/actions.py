@@ -469,13 +469,13 @@ class JobReconciler:
         if job.target == 0:
             why = "admitted"
         elif is_known:
-            why = "restored" if wrong - record.unwritten else "tried again"
+            why = "restored" if wrong - record.unwritten.keys() else "tried again"
         elif record.support_generation is not None or not is_observed:
             why = "the job was changed"
         # Servers of a gang that was just admitted are held to their nodes even where no set came off yet.
         is_new = not sets and record.admitted_ms is not None and bool(record.hints)
         is_held = is_new or any(its_set.is_held for its_set in sets.values())
-        only = record.unwritten | wrong if is_known else frozenset[ObjectRef]()
+        only = record.unwritten.keys() | wrong if is_known else frozenset[ObjectRef]()
         return self._supports(context, why, is_held=is_held, only=only)
 
     def _supports(
@@ -551,7 +551,7 @@ class JobReconciler:
         """Take a gang off that found no room for its servers or is refused, and let it wait again."""
         record, generation = context.record, context.job.generation
         record.leave_gang()
-        record.give_up(generation, self.now_ms, refusal=why if is_refused else "")
+        record.gang.refuse(generation, self.now_ms, why if is_refused else "")
         self.due.append(record.gang.until_ms)
         seconds = (record.gang.until_ms - self.now_ms) // 1000
         text = record.refused(generation, self.now_ms) or f"{why}; tried again after {seconds} s"

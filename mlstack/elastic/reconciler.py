@@ -237,11 +237,10 @@ class Reconciler:
             untried[job.key] = done.now_ms + 1
             done.due.append(done.now_ms + _LOOK_MS)
         elif trial.is_passing or (trial.is_quota and is_leaving):
-            record.passing.fail(done.now_ms)
-            record.passing_refusal = state.shortened(trial.refusal)
+            record.passing.refuse(job.generation, done.now_ms, trial.refusal)
             done.due.append(record.passing.until_ms)
         else:
-            record.give_up(job.generation, done.now_ms, refusal=trial.refusal)
+            record.gang.refuse(job.generation, done.now_ms, trial.refusal)
             done.due.append(record.gang.until_ms)
 
     # --- act ---
@@ -344,24 +343,25 @@ class Reconciler:
         for stage in STAGES:
             if stage == "delete":
                 unsaid = {action.job for action, _ in done.refused}
-                actions, whole = [action for action in actions if action.job not in unsaid], whole - unsaid
+                actions = [action for action in actions if action.job not in unsaid]
+                done.events = [e for e in done.events if e.job not in unsaid or e.reason == "Refused"]
+                self._note_begun(actions, whole - unsaid)
             chosen = [action for action in actions if action.stage == stage]
-            unwritten = {action.ref: action.job for action, _ in done.refused if action.verb == "apply"}
             if stage == "renew":
-                chosen = [action for action in chosen if action.job not in unwritten.values()]
-                if not self._is_dry:
-                    self._note_unwritten(unwritten, whole)
-            elif stage == "support":
-                self._note_unwritten({action.ref: action.job for action in chosen}, whole)
+                refused = {action.job for action, _ in done.refused if action.verb == "apply"}
+                chosen = [action for action in chosen if action.job not in refused]
             self._execute(chosen, done)
 
-    def _note_unwritten(self, refs: Mapping[ObjectRef, str], whole: Set[str]) -> None:
-        for key in whole:
-            job = self._cache.jobs.get(key)
-            record = self._record(job)
-            if job is not None and record is not None:
-                record.support_generation = job.generation
-                record.unwritten = frozenset(ref for ref, owner in refs.items() if owner == key)
+    def _note_begun(self, actions: Sequence[Action], whole: Set[str]) -> None:
+        """Note what is about to be written, so that it is known even where nobody hears what came of it."""
+        for key, record in self._records.items():
+            record.kept = ""
+            if key in whole:
+                record.support_generation = self._cache.jobs[key].generation
+                supports = [
+                    action.ref for action in actions if action.job == key and action.stage == "support"
+                ]
+                record.unwritten = {ref: record.unwritten.get(ref) for ref in supports}
 
     def _execute(self, actions: Sequence[Action], done: Pass) -> None:
         done.actions += actions
@@ -377,7 +377,7 @@ class Reconciler:
             elif action.verb in ("create", "apply") and action.stage != "event":
                 # What the cluster refused before is no longer in the way.
                 record.refusal = ""
-                record.taken_names.pop(action.ref, None)
+                record.unwritten.pop(action.ref, None)
         for index, error in errors.items():
             done.refused.append((actions[index], error))
             self._note_refused(actions[index], error, done)
@@ -392,9 +392,12 @@ class Reconciler:
             if isinstance(error, ObjectNotFoundError):
                 record.events.forget(action.ref.name)
             return
-        if isinstance(error, NameTakenError):
-            record.taken_names[action.ref] = str(error)
-        is_passing = isinstance(error, TransientError) and not error.webhook
+        is_late = isinstance(error, ConflictError) and not isinstance(error, NameTakenError)
+        is_passing = is_late or (isinstance(error, TransientError) and not error.webhook)
+        if action.verb == "delete" and not is_passing:
+            record.kept = str(error)
+        if action.ref in record.unwritten and not is_passing:
+            record.unwritten[action.ref] = error
         if action.verb in ("create", "apply") and not is_passing:
             record.refuse(str(error), now_ms)
             pods = self._cache.assign_pods()[0][job.key]
@@ -406,7 +409,8 @@ class Reconciler:
             # What will soon be taken, unlike what is forbidden or wrong.
             record.writes.fail(now_ms, is_passing=isinstance(error, ConflictError | TransientError))
         done.due.append(record.writes.until_ms)
-        done.events.append(JobEvent(job.key, "Refused", action.verb.title(), str(error), "Warning"))
+        if not is_late:
+            done.events.append(JobEvent(job.key, "Refused", action.verb.title(), str(error), "Warning"))
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from mlstack.elastic.cache import ClusterCache, JobLimits
 from mlstack.elastic.facts import JobFacts, PodFacts
 from mlstack.elastic.snapshot import Decision, ScaleCause
 from mlstack.elastic.training_job import API_VERSION, KIND
+from mlstack.errors import ClusterError
 from mlstack.kube.client import ObjectRef
 
 # --- Kubernetes events about jobs: what is told when something changes, a series where it is told again ---
@@ -237,8 +238,51 @@ class Backoff:
         """Tell whether it is too early; no wait is longer than the longest, where the clock was set back."""
         return now_ms < self.until_ms <= now_ms + self.longest_ms
 
+    def written(self, name: str) -> dict[str, Any]:
+        """Write it for the next leader."""
+        return {f"{name}Retries": self.streak, f"{name}RetryTime": micro_time(self.until_ms / 1000)}
+
+    def read(self, name: str, written: Mapping[str, Any]) -> None:
+        """Count on from what the leader before wrote."""
+        self.resume(
+            int(written.get(f"{name}Retries") or 0), time_ms(str(written.get(f"{name}RetryTime") or ""))
+        )
+
     def _length_ms(self) -> int:
         return min(self.longest_ms, self.first_ms << min(self.streak - 1, 20))
+
+
+@dataclass
+class RefusalBackoff(Backoff):
+    """A time to wait that ends at once where the job is changed."""
+
+    generation: int = 0  # of the job that it was for
+    refusal: str = ""  # what the cluster said, empty where it was only that no place was found
+
+    def refuse(self, generation: int, now_ms: int, refusal: str) -> None:
+        """Note that the cluster does not take a job as it is."""
+        self.fail(now_ms)
+        self.generation, self.refusal = generation, shortened(refusal)
+
+    def holds(self, generation: int, now_ms: int) -> bool:
+        """Tell whether it is too early for a job as it is."""
+        return self.generation == generation and self.is_waiting(now_ms)
+
+    def __str__(self) -> str:
+        """Say what the cluster does not take, and until when it is not asked again."""
+        moment = datetime.fromtimestamp(self.until_ms // 1000, UTC).strftime("%H:%M:%S UTC")
+        return f"{self.refusal}; tried again at {moment}"
+
+    def written(self, name: str) -> dict[str, Any]:
+        """Write it for the next leader."""
+        refusal = {f"{name}Refusal": self.refusal} if self.refusal else {}
+        return {**super().written(name), f"{name}RetryGeneration": self.generation, **refusal}
+
+    def read(self, name: str, written: Mapping[str, Any]) -> None:
+        """Count on from what the leader before wrote."""
+        super().read(name, written)
+        self.generation = int(written.get(f"{name}RetryGeneration") or 0)
+        self.refusal = str(written.get(f"{name}Refusal") or "")
 
 
 @dataclass
@@ -253,32 +297,28 @@ class JobRecord:
     rounds: int = 0  # how often in a row all of them failed
     fallen: set[str] = field(default_factory=set)  # UIDs of those of the last such round
     # A gang that found no place, or was refused.
-    gang: Backoff = field(default_factory=lambda: Backoff(*GANG_MS))  # when the job may be admitted again
-    given_up: int = 0  # generation of the job when it was last: one that was changed since is tried at once
-    gang_refusal: str = ""  # why the cluster did not take it then, empty where it found no place
-    # When it is tried again after what may pass by itself, and what was said then.
-    passing: Backoff = field(default_factory=lambda: Backoff(*WRITE_MS))
-    passing_refusal: str = ""
+    gang: RefusalBackoff = field(default_factory=lambda: RefusalBackoff(*GANG_MS))
+    # after what may pass by itself
+    passing: RefusalBackoff = field(default_factory=lambda: RefusalBackoff(*WRITE_MS))
     short_ms: int | None = None  # since when pods of it are not there at all, None while they are
     refused_since_ms: int | None = None  # since when that is because the cluster does not take them
     asked_ms: int = 0  # when it was last asked why its StatefulSets make no pods
     # More trainers that were refused.
     ceiling: int = 0  # trainers beyond which the cluster took no more, 0 where it takes them
-    growth: Backoff = field(default_factory=lambda: Backoff(*GANG_MS))  # when more are tried again
-    capped: int = 0  # generation of the job that it took no more of
-    growth_refusal: str = ""
+    growth: RefusalBackoff = field(default_factory=lambda: RefusalBackoff(*GANG_MS))
     # Places and what stands around the trainers.
     bars: dict[str, Backoff] = field(default_factory=dict)  # how often a node had a place on paper only
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # planned nodes of the servers
     admitted_ms: int | None = None  # None once all of the gang has a node, or where nobody remembers
     support_generation: int | None = None  # of the job that it was last written for, None for nobody knows
-    unwritten: frozenset[ObjectRef] = frozenset()  # what of it was refused then
-    taken_names: dict[ObjectRef, str] = field(default_factory=dict)  # whose name somebody else has, and why
+    # what of it the cluster has not taken since, with why where it was refused
+    unwritten: dict[ObjectRef, ClusterError | None] = field(default_factory=dict)
     restored_ms: int = 0  # when a Service or budget was last written because somebody had changed it
     # Writes.
     writes: Backoff = field(default_factory=lambda: Backoff(*WRITE_MS))  # when tried again after a refusal
     refusal: str = ""  # why the cluster did not take pods, or what is around them; empty once it takes one
     refused_ms: int = 0
+    kept: str = ""  # why pods that had to go were not deleted in the last pass
     events: EventRecorder = field(default_factory=EventRecorder)
     sent: Mapping[str, object] = field(default_factory=dict)  # the last change of its status
     sent_ms: int = 0
@@ -294,20 +334,15 @@ class JobRecord:
             self.rounds = self.rounds + 1 if ran_ms < _STEADY_MS else 1
             self.fallen = uids
 
-    def give_up(self, generation: int, now_ms: int, *, refusal: str = "") -> None:
-        """Note that the gang of the job as it is finds no place, or why the cluster does not take it."""
-        self.gang.fail(now_ms)
-        self.given_up, self.gang_refusal = generation, shortened(refusal)
-
     def leave_gang(self) -> None:
         """Forget what was watched of a gang that is taken off."""
         self.admitted_ms = self.short_ms = self.refused_since_ms = None
 
     def cap(self, ceiling: int, generation: int, why: str, now_ms: int) -> None:
         """Note that the cluster takes no more trainers of the job; what one pass tells counts once."""
-        if not self.growth.is_waiting(now_ms) or self.capped != generation:
-            self.growth.fail(now_ms)
-        self.ceiling, self.capped, self.growth_refusal = ceiling, generation, shortened(why)
+        if not self.growth.holds(generation, now_ms):
+            self.growth.refuse(generation, now_ms, why)
+        self.ceiling, self.growth.refusal = ceiling, shortened(why)
 
     def bar(self, node: str, now_ms: int) -> None:
         """Note that a node has no room in truth: it is passed over for a while."""
@@ -316,26 +351,25 @@ class JobRecord:
 
     def refused(self, generation: int, now_ms: int) -> str:
         """Say why the cluster does not take the gang of the job, or more trainers; empty while it does."""
-        is_same = self.given_up == generation and bool(self.gang.streak)
-        if self.gang_refusal and is_same and self.gang.is_waiting(now_ms):
-            return _until(self.gang_refusal, self.gang)
+        if self.gang.refusal and self.gang.streak and self.gang.holds(generation, now_ms):
+            return str(self.gang)
         if self.most(generation, now_ms):
-            return _until(self.growth_refusal, self.growth)
-        return f"{self.passing_refusal}; tried again soon" if self.passing.is_waiting(now_ms) else ""
+            return str(self.growth)
+        return f"{self.passing.refusal}; tried again soon" if self.passing.is_waiting(now_ms) else ""
 
     def most(self, generation: int, now_ms: int) -> int:
         """Give the most trainers that the job as it is may have now, 0 for no such limit."""
-        return self.ceiling if self.capped == generation and self.growth.is_waiting(now_ms) else 0
+        return self.ceiling if self.growth.holds(generation, now_ms) else 0
 
     def growth_refused(self, generation: int, now_ms: int) -> str:
         """Say why the job gets no more trainers than the cluster took, empty where it does."""
         most = self.most(generation, now_ms)
-        return f"no more than {most} trainers: {_until(self.growth_refusal, self.growth)}" if most else ""
+        return f"no more than {most} trainers: {self.growth}" if most else ""
 
     def limits(self, job: JobFacts, failed: int, now_ms: int, *, not_before_ms: int = 0) -> JobLimits:
         """Give what a plan waits for, `failed` trainers that are not replaced yet among it."""
-        pauses = [self.passing, *([self.gang] if self.given_up == job.generation else [])]
-        again_ms = max([not_before_ms, *(pause.until_ms for pause in pauses if pause.is_waiting(now_ms))])
+        pauses = [pause for pause in (self.passing, self.gang) if pause.holds(job.generation, now_ms)]
+        again_ms = max([not_before_ms, *(pause.until_ms for pause in pauses)])
         return JobLimits(
             barred={node: pause.until_ms for node, pause in self.bars.items() if pause.is_waiting(now_ms)},
             failed=failed,
@@ -348,17 +382,13 @@ class JobRecord:
 
     def setbacks(self, failed: int) -> dict[str, Any]:
         """Write what went wrong several times in a row; `failed` trainers were counted and still stand."""
-        gang = {**_tries("gang", self.gang), "gangRetryGeneration": self.given_up}
-        gang |= {"gangRefusal": self.gang_refusal} if self.gang_refusal else {}
-        growth = {**_tries("growth", self.growth), "growthRetryGeneration": self.capped}
         rounds = {"failedRounds": self.rounds, "failedTrainer": min(self.fallen, default="")}
         written: dict[str, Any] = {
-            **({"failedTrainers": failed, **_tries("trainer", self.retry)} if failed else {}),
+            **({"failedTrainers": failed, **self.retry.written("trainer")} if failed else {}),
             **(rounds if self.rounds else {}),
-            **(gang if self.gang.streak else {}),
+            **(self.gang.written("gang") if self.gang.streak else {}),
+            **({"trainerCeiling": self.ceiling, **self.growth.written("growth")} if self.ceiling else {}),
         }
-        if self.ceiling:
-            written |= {"trainerCeiling": self.ceiling, **growth, "growthRefusal": self.growth_refusal}
         # Nodes that were barred together stand together, those that are passed over longest first.
         groups: dict[tuple[int, int], list[str]] = {}
         bars = sorted(self.bars.items(), key=lambda bar: (-bar[1].until_ms, bar[0]))
@@ -372,31 +402,18 @@ class JobRecord:
 
     def resume(self, written: Mapping[str, Any]) -> None:
         """Count on from what the leader before wrote."""
-
-        def number(name: str) -> int:
-            return int(written.get(name) or 0)
-
-        for name, backoff in (("trainer", self.retry), ("gang", self.gang), ("growth", self.growth)):
-            until_ms = time_ms(str(written.get(f"{name}RetryTime") or ""))
-            backoff.resume(number(f"{name}Retries"), until_ms)
-        self.rounds, self.fallen = number("failedRounds"), {str(written.get("failedTrainer") or "")} - {""}
-        self.given_up, self.capped = number("gangRetryGeneration"), number("growthRetryGeneration")
-        self.ceiling, self.gang_refusal = number("trainerCeiling"), str(written.get("gangRefusal") or "")
-        self.growth_refusal = str(written.get("growthRefusal") or "")
+        backoffs: dict[str, Backoff] = {"trainer": self.retry, "gang": self.gang, "growth": self.growth}
+        for name, backoff in backoffs.items():
+            backoff.read(name, written)
+        self.rounds, self.fallen = (
+            int(written.get("failedRounds") or 0),
+            {str(written.get("failedTrainer") or "")} - {""},
+        )
+        self.ceiling = int(written.get("trainerCeiling") or 0)
         for row in written.get("passedOver") or ():
             for node in row.get("nodes") or ():
                 backoff = self.bars[str(node)] = Backoff(*BAR_MS)
                 backoff.resume(int(row.get("times") or 1), time_ms(str(row.get("until") or "")))
-
-
-def _tries(name: str, backoff: Backoff) -> dict[str, Any]:
-    return {f"{name}Retries": backoff.streak, f"{name}RetryTime": micro_time(backoff.until_ms / 1000)}
-
-
-def _until(why: str, backoff: Backoff) -> str:
-    """Say what the API server does not take, and until when it is not asked again."""
-    moment = datetime.fromtimestamp(backoff.until_ms // 1000, UTC).strftime("%H:%M:%S UTC")
-    return f"{shortened(why)}; tried again at {moment}"
 
 
 # --- what a new leader restores: it goes on where the one before it stopped ---

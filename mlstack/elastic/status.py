@@ -13,6 +13,7 @@ from mlstack.elastic import training_job
 from mlstack.elastic.facts import PodFacts, conditions_of
 from mlstack.elastic.snapshot import Decision, Priority
 from mlstack.elastic.state import JobContext, shortened
+from mlstack.errors import ConflictError
 
 _MOST_RECORDS = 10
 
@@ -51,13 +52,20 @@ class _Standing:
         succeeded = sum(pod.role == "trainer" and pod.ending == "succeeded" for pod in pods)
         self.succeeded = max(succeeded, int((job.status.get("trainer") or {}).get("succeeded") or 0))
         self.minimum = job.spec.minimum if job.spec else 0
-        self.missing = self._missing(context)
+        self.missing = self._missing(context, self.minimum)
+        # Whether it is too few to go on with: a job may be told to have more, and then it has lost nothing.
+        self.is_short = bool(job.spec and self._missing(context, job.spec.trainer.minimum))
         held_up = next((pod for pod in pods if pod.is_live and pod.held_up), None)
         self.held_up = f"; `{held_up.name}`: {held_up.held_up}" if held_up else ""
 
     @property
     def is_admitted(self) -> bool:
         return self.trainer.desired > 0
+
+    @property
+    def has_no_room(self) -> bool:
+        """Whether it is given fewer trainers than it is to have at least."""
+        return self.trainer.desired < self.minimum
 
     @property
     def is_finishing(self) -> bool:
@@ -68,12 +76,12 @@ class _Standing:
         """Whether it has just the trainers that it is to have, all of them ready."""
         return self.trainer.ready == self.trainer.live == self.trainer.desired
 
-    def _missing(self, context: JobContext) -> tuple[str, ...]:
-        """Say what of the gang is not ready: `1 of 2 parameter servers`; empty for a whole gang."""
+    def _missing(self, context: JobContext, fewest: int) -> tuple[str, ...]:
+        """Say what of a gang is not ready: `1 of 2 parameter servers`; empty for a whole one."""
         needs = [
             ("master", self.master.ready, self.master.desired),
             ("parameter server", self.pserver.ready, self.pserver.desired),
-            ("trainer", self.trainer.ready, max(self.minimum, 1)),
+            ("trainer", self.trainer.ready, max(fewest, 1)),
         ]
         needs = [(f"{role}s" if count > 1 else role, ready, count) for role, ready, count in needs]
         short = [f"{ready} of {count} {roles}" for roles, ready, count in needs if ready < count]
@@ -227,12 +235,14 @@ def _degraded(standing: _Standing) -> Claim:
         if job.is_paused(standing.pods, now_ms):
             text = f"the room of its trainers is lent till all servers are back{standing.hindrance()}"
             return True, "Paused", text
-        if standing.before.get("startTime") and standing.missing:
-            return True, "MinimumLost", f"the gang is not whole any more; {standing.unready()}"
-        if record.taken_names:
-            return True, "NameTaken", shortened("; ".join(sorted(record.taken_names.values())))
-        refusal = record.growth_refused(job.generation, now_ms)
-        if refusal := refusal or (record.refusal if standing.missing else ""):
+        if standing.before.get("startTime") and (standing.is_short or standing.has_no_room):
+            why = "the gang is not whole any more" if standing.is_short else "there is no room for all"
+            return True, "MinimumLost", f"{why}; {standing.unready()}"
+        errors = sorted([error for error in record.unwritten.values() if error is not None], key=str)
+        if names := [str(error) for error in errors if isinstance(error, ConflictError)]:
+            return True, "NameTaken", shortened("; ".join(names))
+        refusals = [record.growth_refused(job.generation, now_ms), record.kept, *map(str, errors)]
+        if refusal := next(filter(None, [*refusals, record.refusal if standing.missing else ""]), ""):
             return True, "Refused", shortened(refusal)
     if job.spec and job.spec.warnings:
         return False, "Warnings", "; ".join(job.spec.warnings)

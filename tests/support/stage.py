@@ -12,6 +12,7 @@ from mlstack.elastic.cache import ClusterCache
 from mlstack.elastic.controller import sources
 from mlstack.elastic.reconciler import Pass, Reconciler
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
+from mlstack.errors import ForbiddenError
 from mlstack.kube.client import WRITES, ClientWrapper, Cluster, ObjectRef, WatchEvent
 from mlstack.objects.kube_object import MANAGER
 from mlstack.objects.resources import NodePlace, is_eligible
@@ -43,6 +44,7 @@ class Counting(ClientWrapper):
         self.tries: list[str] = []  # names of the pods that were tried by dry run
         # Is asked before each write, dry runs aside, and raises what it fails with.
         self.refuses: Callable[[], None] = lambda: None
+        self.denied: set[str] = set()  # rights that it does not have, as `delete Pod`
         # Is given each object that is to be created, by dry run too, and likewise raises, or changes it.
         self.admits: Callable[[Obj], None] = lambda obj: None
 
@@ -57,6 +59,9 @@ class Counting(ClientWrapper):
         if verb in WRITES and not named.get("dry_run"):
             self.writes += 1
             self.refuses()
+            ref = args[0] if isinstance(args[0], ObjectRef) else ObjectRef.of(args[0])
+            if (right := f"{verb} {ref.kind}") in self.denied:
+                raise ForbiddenError(f"{ref}: no right to {right}")
         return super()._call(verb, *args, **named)
 
 

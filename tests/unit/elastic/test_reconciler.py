@@ -464,6 +464,18 @@ def test_a_job_that_lost_its_minimum_was_pushed_aside_by_nobody(stage: Stage) ->
     assert stage.status()["phase"] == "Running"
 
 
+def test_who_asks_for_more_trainers_has_lost_none(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2, scaling="Manual"))
+    stage.settle()
+    stage.memory.patch(job_ref(stage), {"spec": {"trainer": {"max-instance": 4}}})
+    stage.step()
+    stage.step()
+
+    assert condition(stage, "GangReady")["message"] == "ready: 2 of 4 trainers"
+    assert condition(stage, "Degraded")["status"] == "False"
+    assert "MinimumLost" not in stage.events()
+
+
 # --- the end of jobs, and those that are suspended ---
 
 
@@ -1012,6 +1024,18 @@ def test_a_dry_run_writes_nothing(stage: Stage) -> None:
 
     assert stage.cluster.writes == 0
     assert "create Pod default/train-trainer-0" in "\n".join(map(str, found.actions))
+
+
+@pytest.mark.parametrize(
+    ("denied", "told"), [({"patch TrainingJob"}, "Refused"), (set(), "Admitted")], ids=str
+)
+def test_what_the_status_could_not_say_is_not_told(stage: Stage, denied: set[str], told: str) -> None:
+    stage.put(training_job())
+    stage.cluster.denied = denied
+    refuse(stage, ConflictError("it was modified"), 0)
+    for _ in range(3):
+        stage.step(seconds=5)
+    assert set(stage.events()) == {told}
 
 
 def test_a_trainer_whose_deletion_was_refused_is_still_known(stage: Stage) -> None:

@@ -450,3 +450,25 @@ def test_a_running_gang_that_cannot_be_made_whole_gives_its_room_back(stage: Sta
     assert stage.trainers("old") == []
     assert conditions(stage, "old")["Degraded"][:2] == ("True", "Refused")
     assert time_ms(stage.status("old")["setbacks"]["gangRetryTime"]) > stage.clock.now_ms
+
+
+# --- rights that the controller lacks ---
+
+
+@pytest.mark.parametrize("right", ["apply Service", "delete Pod"])
+def test_a_right_that_lacks_stands_in_the_status_while_it_does(stage: Stage, right: str) -> None:
+    stage.put(training_job(minimum=1, maximum=4))
+    stage.cluster.denied = {right}
+    stage.settle()
+    stage.memory.patch(ObjectRef.of(stage.job()), {"spec": {"trainer": {"max-instance": 2}}})
+    for _ in range(6):
+        stage.step(seconds=5)
+
+    assert right in stage.status()["reason"]
+    assert conditions(stage, "train")["Degraded"][:2] == ("True", "Refused")
+    stage.cluster.denied.clear()
+    stage.clock.now_ms += 60_000
+    stage.settle()
+    stage.step()
+    assert stage.status()["phase"] == "Running"
+    assert "reason" not in stage.status()

@@ -244,6 +244,7 @@ OTHERS = {
     *("Admit", "Finish", "Observe", "Scale", "Suspend", "Wait"),
     *("Event", "TrainingJob", "Normal", "Warning", "True", "False", "Succeeded", "Pending", "Running"),
     *("Scaling", "StatefulSet", "Service", "PodDisruptionBudget", "Retries", "RetryTime"),
+    *("RetryGeneration", "Refusal"),
 }
 WORD = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)*")
 
