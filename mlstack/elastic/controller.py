@@ -84,7 +84,6 @@ class RequeuePolicy:
 
 # --- leadership ---
 
-DURATION_S = 15
 _RENEW_S = 10.0  # a steady controller writes this alone, and so once in ten seconds
 _RETRY_S = 2.0
 # So long after a renewal was asked for nobody else can hold it; two seconds are for slow requests.
@@ -407,7 +406,6 @@ class Controller:
             name=settings.lease_name,
             holder=settings.identity,
             now_s=now_s,
-            duration_s=DURATION_S,
         )
         self._elector = LeaderElector(lease, monotonic_s, log, settings.is_gone)
 

@@ -113,13 +113,13 @@ class ClusterObserver:
     """Keeps what events of pods, nodes, TrainingJobs and Deployments tell, and sums it up on demand."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, NodeFacts] = {}
-        self._pods: dict[str, PodFacts] = {}
+        self.nodes: dict[str, NodeFacts] = {}
+        self.pods: dict[str, PodFacts] = {}
         self._service_of: dict[str, str] = {}
         self._jobs: dict[str, tuple[JobSample, Amounts]] = {}  # without pods, and what a trainer requests
         self._services: dict[str, tuple[int, Mapping[str, str]]] = {}  # pods asked for, and their labels
         self._kinds: dict[str, tuple[dict[str, Any], Callable[[Mapping[str, Any]], object]]] = {
-            "Node": (self._nodes, facts.parse_node),
+            "Node": (self.nodes, facts.parse_node),
             "TrainingJob": (self._jobs, _job),
             "Deployment": (self._services, _service),
         }
@@ -142,14 +142,14 @@ class ClusterObserver:
     def _hear_pod(self, obj: Mapping[str, Any], *, is_gone: bool) -> None:
         pod = facts.parse_pod(obj)
         if pod.role == "trainer":
-            self._created += pod.uid not in self._pods and not is_gone
+            self._created += pod.uid not in self.pods and not is_gone
             if pod.gone_ms is not None or (is_gone and not pod.ending):
                 self._deleted.add(pod.uid)
         if is_gone:
-            self._pods.pop(pod.uid, None)
+            self.pods.pop(pod.uid, None)
             self._service_of.pop(pod.uid, None)
             return
-        self._pods[pod.uid] = pod
+        self.pods[pod.uid] = pod
         if not pod.of_training and pod.uid not in self._service_of:
             labels = (obj["metadata"].get("labels") or {}).items()
             self._service_of[pod.uid] = ""
@@ -160,19 +160,19 @@ class ClusterObserver:
 
     def sample(self, now_ms: int) -> Sample:
         """Sum up how things stand."""
-        pods = [pod for pod in self._pods.values() if not pod.ending]
-        running = {pod.uid: pod for pod in pods if pod.phase == "Running" and pod.node in self._nodes}
+        pods = [pod for pod in self.pods.values() if not pod.ending]
+        running = {pod.uid: pod for pod in pods if pod.phase == "Running" and pod.node in self.nodes}
         jobs = self._sample_jobs(pods, running)
         complete = {job.key for job in jobs if job.is_complete}
         serving = Counter(self._service_of.get(uid) for uid, pod in running.items() if pod.is_live)
-        held: dict[str, list[Amounts]] = {name: [] for name in self._nodes}
+        held: dict[str, list[Amounts]] = {name: [] for name in self.nodes}
         for pod in pods:
             if pod.node in held:
                 held[pod.node].append(pod.requests)
         bound = {name: total(*requests) for name, requests in held.items()}
         return Sample(
             at_ms=now_ms,
-            allocatable=total(*(node.allocatable for node in self._nodes.values())),
+            allocatable=total(*(node.allocatable for node in self.nodes.values())),
             running=total(*(pod.requests for pod in running.values())),
             background=total(*(pod.requests for pod in running.values() if pod.namespace == BACKGROUND)),
             useful=total(*(pod.requests for pod in running.values() if self._is_useful(pod, complete))),
@@ -206,14 +206,14 @@ class ClusterObserver:
         return self._service_of[pod.uid] in self._services
 
     def _is_crowded(self, name: str, held: Amounts) -> bool:
-        offered = self._nodes[name].allocatable
+        offered = self.nodes[name].allocatable
         return any(amount > offered.get(part, int(is_host_port(part))) for part, amount in held.items())
 
     def _stranded(self, bound: Mapping[str, Amounts]) -> Amounts:
         """Sum up what is free on nodes that have no room for one trainer of any job."""
         shapes = {tuple(trainer.items()) for _, trainer in self._jobs.values()}
         stranded = []
-        for name, node in self._nodes.items():
+        for name, node in self.nodes.items():
             free = {part: amount - bound[name].get(part, 0) for part, amount in node.allocatable.items()}
             if not any(all(free.get(part, 0) >= amount for part, amount in shape) for shape in shapes):
                 stranded.append(free)

@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any
 
 from mlstack.dataclass import Record
-from mlstack.elastic import facts, snapshot
+from mlstack.elastic import snapshot
 from mlstack.elastic.cache import ClusterCache
 from mlstack.elastic.controller import (
-    DURATION_S,
     LEASE_NAME,
     LEASE_NAMESPACE,
     TICK_MS,
@@ -20,7 +19,7 @@ from mlstack.elastic.controller import (
     NotLeadingError,
     RequeuePolicy,
 )
-from mlstack.elastic.facts import NodeFacts, PodFacts
+from mlstack.elastic.facts import PodFacts
 from mlstack.elastic.policy.plan import edl_v010
 from mlstack.elastic.reconciler import Reconciler
 from mlstack.elastic.snapshot import PolicyConfig
@@ -107,8 +106,8 @@ class SimulationEnvironment:
         self._faults = self.kernel.generator("faults")
         self._chance = self.kernel.generator("happenings")
         self._made = Counter[str]()  # nodes of each group, those that are gone again included
-        self._observer = measures.ClusterObserver()
-        self.store.watch(("Pod", "Node", "TrainingJob", "Deployment"), self._observer.hear)
+        self.observer = measures.ClusterObserver()
+        self.store.watch(("Pod", "Node", "TrainingJob", "Deployment"), self.observer.hear)
         self._kubelets = engine.Kubelets(self.store, scenario.start_ms)
         Scheduler(self.store, scenario.scheduler)
         Workloads(self.store, scenario.workloads)
@@ -150,7 +149,7 @@ class SimulationEnvironment:
         self.violations += [f"{at_s:g} s: {text}" for text in texts]
 
     def _sample(self) -> None:
-        self.samples.append(self._observer.sample(self.kernel.now_ms - START_MS - self.scenario.begin_ms))
+        self.samples.append(self.observer.sample(self.kernel.now_ms - START_MS - self.scenario.begin_ms))
         self.kernel.after(SAMPLE_MS, self._sample)
 
     def _refuse(self, verb: str, ref: ObjectRef) -> None:
@@ -288,7 +287,6 @@ class SimulatedController:
                 name=LEASE_NAME,
                 holder=self.name,
                 now_s=self._now_s,
-                duration_s=DURATION_S,
             )
             self._elector = LeaderElector(lease, self._now_s, lambda text: None)
         self._pause_ms, self._frozen_until_ms = 0, 0
@@ -431,28 +429,15 @@ class Baseline:
 
     def __init__(self, environment: SimulationEnvironment, mode: str) -> None:
         self._store, self._kernel = environment.store, environment.kernel
+        self._seen = environment.observer
         self._grace_s = environment.scenario.grace_s
         self._config = PolicyConfig(mode=mode)
-        self._nodes: dict[str, NodeFacts] = {}
-        self._pods: dict[str, PodFacts] = {}
         self._jobs: list[JobPlan] = []
-        self._store.watch(["Pod", "Node"], self._hear)
         for job in environment.scenario.jobs:
             environment.later(job.at_ms, partial(self._submit, job))
         if mode != "off":
             first_ms = self._kernel.generator("baseline").randrange(BASELINE_TICK_MS)
             self._kernel.after(first_ms, partial(self._scale, is_tick=True))
-
-    def _hear(self, event: WatchEvent) -> None:
-        if event.object["kind"] == "Node":
-            node = facts.parse_node(event.object)
-            self._nodes[node.place.name] = node
-            return
-        pod = facts.parse_pod(event.object)
-        if event.type == "DELETED" or pod.ending:
-            self._pods.pop(pod.uid, None)
-        else:
-            self._pods[pod.uid] = pod
 
     def _submit(self, job: JobPlan) -> None:
         spec = parse(self._store.write(objects.training_job(job, self._grace_s)))
@@ -485,13 +470,14 @@ class Baseline:
 
     def _snapshot(self) -> snapshot.Snapshot:
         """Give what EDL's controller read: it asked the API server for everything, each time."""
-        names = {name for node in self._nodes.values() for name in node.allocatable}
+        nodes = self._seen.nodes
+        names = {name for node in nodes.values() for name in node.allocatable}
         resources = (*snapshot.BASIC, *sorted(names - set(snapshot.BASIC)))
-        pods = sorted(self._pods.values(), key=lambda pod: pod.key)
+        pods = sorted([pod for pod in self._seen.pods.values() if not pod.ending], key=lambda pod: pod.key)
         requests = {pod.uid: snapshot.vector(pod.requests, resources) for pod in pods}
-        used = {name: [0] * len(resources) for name in self._nodes}
+        used = {name: [0] * len(resources) for name in nodes}
         for pod in pods:
-            if pod.node and pod.gone_ms is None and pod.role != "trainer":
+            if pod.node in nodes and pod.gone_ms is None and pod.role != "trainer":
                 used[pod.node] = [a + b for a, b in zip(used[pod.node], requests[pod.uid], strict=True)]
         return snapshot.Snapshot(
             now_ms=self._kernel.now_ms,
@@ -502,7 +488,7 @@ class Baseline:
                     allocatable=snapshot.vector(node.allocatable, resources),
                     used=tuple(used[name]),
                 )
-                for name, node in sorted(self._nodes.items())
+                for name, node in sorted(nodes.items())
             ),
             demands=tuple(
                 snapshot.Demand(key=pod.key, request=requests[pod.uid], priority=0, created_ms=pod.created_ms)

@@ -64,6 +64,7 @@ _LONGEST_S = 7 * 24 * 3600
 _MOST_NODES, _MOST_JOBS, _MOST_PODS = 10_000, 10_000, 100_000
 _NO_FIELDS: Mapping[str, Any] = {}
 _NO_ITEMS: tuple[Mapping[str, Any], ...] = ()
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUESTS = {"cpu": "cpu", "memory": "memory", "gpu": "nvidia.com/gpu"}
 
 # --- readers of single fields: times are seconds, amounts are written as in Kubernetes ---
@@ -126,9 +127,11 @@ def _texts(fields: SpecFields, name: str, default: object) -> dict[str, str]:
 
 
 def _taints(fields: SpecFields, name: str, default: object) -> tuple[dict[str, str], ...]:
-    return tuple(
-        {str(key): str(value) for key, value in taint.items()} for taint in fields.get(name, _NO_ITEMS)
-    )
+    taints = []
+    for index, item in enumerate(fields.get(name, _NO_ITEMS)):
+        fields.below(item, f"{name}[{index}]").get("effect", "", among=_EFFECTS)
+        taints.append({str(key): str(value) for key, value in item.items()})
+    return tuple(taints)
 
 
 # --- what a simulation is of; the declarations are what is read of an entry ---
@@ -328,7 +331,8 @@ def read(data: object, *, where: str) -> Scenario:
         scheduler=_scheduler(top.level("scheduler")),
         start_ms=_start_ms(top),
     )
-    if faulty := [*top.faults, *_faults(scenario), *_unread(top.warnings)]:
+    # What is not as it should be is not there: what follows from that is no other fault.
+    if faulty := [*(top.faults or _faults(scenario)), *_unread(top.warnings)]:
         raise ConfigError(
             "the scenario cannot be used: " + "; ".join(faulty),
             where=where,
@@ -376,24 +380,24 @@ def _spec(fields: SpecFields) -> Mapping[str, Any]:
             "entrypoint": "train",
             "min-instance": fields.get("min", 1),
             "max-instance": fields.get("max", 1),
-            "resources": _resources(fields, "trainer"),
+            "resources": _resources(fields.level("trainer")),
         },
         "pserver": {"min-instance": 0, "max-instance": 0, "resources": {}},
         "master": {"enabled": False},
     }
     if "pservers" in fields:
-        count = fields.level("pservers").get("count", 1)
-        resources = _resources(fields, "pservers", "count")
+        level = fields.level("pservers")
+        count, resources = level.get("count", 1), _resources(level, "count")
         spec["pserver"] = {"min-instance": count, "max-instance": count, "resources": resources}
     if "master" in fields:
-        spec["master"] = {"resources": _resources(fields, "master")}
+        spec["master"] = {"resources": _resources(fields.level("master"))}
     merged: Mapping[str, Any] = merge_patch(spec, own_spec_names(fields.get("spec", _NO_FIELDS)))
     return merged
 
 
-def _resources(fields: SpecFields, name: str, *others: str) -> dict[str, Any]:
+def _resources(level: SpecFields, *others: str) -> dict[str, Any]:
     """Read the requests of a role; GPUs are limits too, as Kubernetes wants them."""
-    level, gpu = fields.level(name), _REQUESTS["gpu"]
+    gpu = _REQUESTS["gpu"]
     level.check((*_REQUESTS, *others))
     requests = _requests(level)
     return {"requests": requests, **({"limits": {gpu: requests[gpu]}} if gpu in requests else {})}
@@ -422,6 +426,11 @@ def _faults(scenario: Scenario) -> Iterator[str]:
     """Name jobs that the controller would refuse, events that befall nothing, and what shows nothing."""
     if not scenario.nodes:
         yield "scenario: no `nodes`"
+    for group in scenario.nodes:
+        for name, amount in group.background.items():
+            offered = group.allocatable.get(name, "0")
+            if (quantity(amount) or 0) > (quantity(offered) or 0):
+                yield f"nodes `{group.name}`: their `background` takes {amount} {name} of {offered}"
     if scenario.begin_ms >= scenario.end_ms:
         yield "scenario: `begin` must be less than `seconds`"
     for job in scenario.jobs:
@@ -439,7 +448,11 @@ def _faults(scenario: Scenario) -> Iterator[str]:
     for kind in ("job", "service", "node"):
         if repeated := [name for name, times in Counter(targets[kind]).items() if times > 1]:
             yield f"two {kind}s are called `{repeated[0]}`"
+    end = f"no sooner than the end, `seconds` {scenario.end_ms / 1000:g}"
+    yield from (f"job `{job.name}` comes {end}" for job in scenario.jobs if job.at_ms >= scenario.end_ms)
     for index, event in enumerate(scenario.events):
+        if event.at_ms >= scenario.end_ms:
+            yield f"scenario.events[{index}]: `{event.what}` happens {end}"
         kind = EVENTS.get(event.what, "")
         if event.name and kind and event.name not in targets[kind]:
             near = nearest(event.name, targets[kind])

@@ -80,7 +80,24 @@ def test_a_scenario_is_called_like_its_file() -> None:
         ({"nodes": [*NODES, *NODES]}, "two nodes are called `n-0`"),
         ({"nodes": NODES, "services": [{"name": "s"}, {"name": "s"}]}, "two services are called `s`"),
         ({"nodes": NODES, "scheduler": {"bindRate": 0}}, "`bindRate` must be at least 1"),
-        ([], "must be a map"),
+        ([], r"must be a map, got \[\]$"),
+        ({"nodes": NODES[0]}, r"`nodes` must be a list of maps, got {[^}]*}$"),
+        (
+            {"nodes": [{**NODES[0], "background": {"cpu": 9}}]},
+            "nodes `n`: their `background` takes 9 cpu of 8",
+        ),
+        (
+            {"nodes": [{**NODES[0], "taints": [{"effect": "Noschedule"}]}]},
+            r"taints\[0\]: `effect` must be one",
+        ),
+        (
+            {"nodes": NODES, "seconds": 9, "jobs": [{"name": "j", "at": 9, "trainer": {"cpu": 1}}]},
+            "`j` comes no",
+        ),
+        (
+            {"nodes": NODES, "events": [{"what": "kill-controller", "at": 600}]},
+            r"events\[0\].* no sooner than",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -96,8 +113,9 @@ def test_faults_are_told(data: object, words: str) -> None:
         ({"pservers": {"cpu": 1, "cuont": 1}}, r"pservers: `cuont` is no field$"),
         ({"spec": {"sped": 1}}, r"used: job `j`: spec: `sped` is no field$"),
         ({"spec": {"trainer": 5}}, r"spec.trainer: must be a map, got 5"),
+        ({"pservers": 2}, r"used: scenario.jobs\[0\].pservers: must be a map, got 2$"),
     ],
-    ids=["trainer", "servers", "spec", "no map"],
+    ids=["trainer", "servers", "spec", "no map", "servers no map"],
 )
 def test_what_nobody_reads_of_a_job_is_told(job: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
