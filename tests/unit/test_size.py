@@ -18,7 +18,7 @@ LINES = {
     "app": 7104,
     "cli": 7380,
     "deploy": 8840,
-    "elastic": 7586,
+    "elastic": 7508,
     "importers": 2892,
     "kube": 3245,
     "objects": 2890,
