@@ -53,7 +53,7 @@ from mlstack.app.versions import Lock, RegistryIndex
 from mlstack.dataclass import dataclass
 from mlstack.disk_cache import NO_STORE, ByteStore, from_json, program_identity
 from mlstack.errors import SchemaError
-from mlstack.names import nearest
+from mlstack.names import did_you_mean, nearest
 from mlstack.yaml.read import KeyPath
 
 LONGEST = 4096
@@ -230,7 +230,7 @@ def _schema_fault(schema: Any) -> _Refusal | None:
         _of_schemas().iter_errors(schema), key=lambda error: len(error.instance_path), default=None
     ):
         return _Refusal(tuple(error.instance_path), error.kind.name, {}, error.instance)
-    for path, pattern in _patterns(schema, ()):
+    for path, pattern in _patterns(schema):
         if _compiled(pattern) is None:
             return _Refusal(path, "pattern", {}, pattern)
     try:
@@ -249,22 +249,49 @@ def _of_schemas() -> Any:
     return jsonschema_rs.Draft202012Validator(about, offline=True)
 
 
-def _patterns(schema: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _patterns(schema: Any) -> Iterator[tuple[KeyPath, str]]:
     """Give the patterns of a sound schema and of those inside it, with their places."""
-    if isinstance(schema, list):
-        for number, inner in enumerate(schema):
-            yield from _patterns(inner, (*path, number))
-    elif isinstance(schema, Mapping):
-        for keyword, inner in schema.items():
-            if keyword == "pattern":
-                yield (*path, keyword), inner
-            elif keyword in NAMED_SCHEMAS:
-                if keyword == "patternProperties":
-                    yield from (((*path, keyword), pattern) for pattern in inner)
-                for name, named in inner.items():
-                    yield from _patterns(named, (*path, keyword, name))
-            elif keyword not in DATA_KEYWORDS:
-                yield from _patterns(inner, (*path, keyword))
+    for path, value in _keywords(schema, ()):
+        if path[-1] == "pattern":
+            yield path, value
+        elif path[-1] == "patternProperties":
+            yield from ((path, pattern) for pattern in value)
+
+
+def _keywords(schema: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    """Give the keywords of a sound schema and of those inside it, with their values."""
+    for number, inner in enumerate(schema if isinstance(schema, list) else ()):
+        yield from _keywords(inner, (*path, number))
+    for keyword, inner in schema.items() if isinstance(schema, Mapping) else ():
+        yield (*path, keyword), inner
+        for name, named in inner.items() if keyword in _NAMED else ():
+            yield from _keywords(named, (*path, keyword, name))
+        if keyword not in _NAMED | DATA_KEYWORDS:
+            yield from _keywords(inner, (*path, keyword))
+
+
+_NAMED = NAMED_SCHEMAS | {"dependentRequired", "dependencies"}
+
+
+# Of JSON Schema 2020-12 (its meta-schemas), of the drafts before it, and ours.
+_WORDS = (
+    "$anchor $comment $defs $id $ref $schema $vocabulary additionalProperties aliases allOf anyOf const"
+    " contains contentEncoding contentMediaType contentSchema default definitions dependencies"
+    " dependentRequired dependentSchemas deprecated description else enum examples exclusiveMaximum"
+    " exclusiveMinimum format if items maxContains maxItems maxLength maxProperties maximum minContains"
+    " minItems minLength minProperties minimum multipleOf not oneOf pattern patternProperties prefixItems"
+    " properties propertyNames readOnly required then title type unevaluatedItems unevaluatedProperties"
+    " uniqueItems unit writeOnly"
+)
+_KNOWN_KEYWORDS = frozenset(_WORDS.split())
+
+
+def strange_keywords(schema: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Give the keywords of a schema that mean nothing, most of them misspelt, with the nearest that does."""
+    for path, _ in _keywords(schema, ()):
+        keyword = str(path[-1])
+        if keyword not in _KNOWN_KEYWORDS and not keyword.startswith("x-"):
+            yield path, did_you_mean(keyword, _KNOWN_KEYWORDS)
 
 
 def check_params(

@@ -190,8 +190,17 @@ def _lint_template(
             faults.add("template", message, f"{package.source}/{path}:{line}")
 
 
+def _lint_schema(source: str, prototype: Prototype, faults: _Faults) -> None:
+    """Tell what stands in the schema of the parameters and says nothing there."""
+    for path, near in schema.strange_keywords(prototype.schema):
+        meant = near or ("parameters stand under `properties`" if len(path) == 1 else "it says nothing")
+        message = f"`parameters.{join_path(path)}` is no keyword of JSON Schema: {meant}"
+        faults.add("schema", message, f"{source}/{prototype.name}/prototype.yaml", severity="warning")
+
+
 def _lint_prototype(package: PackageFolder, prototype: Prototype, faults: _Faults, *, renders: bool) -> None:
     file = f"{package.source}/{prototype.name}/prototype.yaml"
+    _lint_schema(package.source, prototype, faults)
     for name, param in prototype.params.items():
         for message in schema.check_value(param, param.default) if param.has_default else ():
             faults.add("schema", f"the default of {message}", file)
@@ -368,6 +377,7 @@ class _Checker:
         if not examples:
             message, where = f"prototype `{name}` has no example", f"{self._source}/{name}"
             self._faults.add("example", message, where, prototype=name)
+        _lint_schema(self._source, prototype, self._faults)
         if only.texts:
             hostility = self._one_set(trial, examples[0], typed(prototype, only.texts))
             varied, count, left_out = [examples[0].name], 1, 0
