@@ -35,7 +35,7 @@ from mlstack.operations import written_by
 from mlstack.render import render
 from mlstack.render.component import Loader
 from mlstack.render.patches import patched, read_patch
-from mlstack.render.reach import NO_FIELD, ComponentTrials, Reach, loader_for, path_text
+from mlstack.render.render import NO_FIELD, ComponentTrials, Reach, loader_for, path_text
 from mlstack.yaml.read import KeyPath
 
 

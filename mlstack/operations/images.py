@@ -21,7 +21,7 @@ from mlstack.errors import RegistryError
 from mlstack.objects.kube_object import KubeObject, items_of
 from mlstack.operations import written_by
 from mlstack.render import render
-from mlstack.render.reach import placed
+from mlstack.render.render import placed
 from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from mlstack.disk_cache import ByteStore
 from mlstack.errors import ConfigError, MlstackError, ParamError, TemplateRefusedError
 from mlstack.objects.kube_object import KubeObject, Source
 from mlstack.render.component import check_object, unpacked
-from mlstack.render.reach import values
+from mlstack.render.render import other_values
 from mlstack.render.template import Engine, Renderer
 from mlstack.yaml import read
 from mlstack.yaml.read import KeyPath
@@ -166,7 +166,7 @@ def _candidates(param: Param, current: Any) -> Iterator[Any]:
         yield from (True, False) if "boolean" in types else ()
         return
     bounds = [param.schema[word] for word in ("minimum", "maximum") if word in param.schema]
-    others = [value for value in [*param.examples, *values(param, current)] if value is not None]
+    others = [value for value in [*param.examples, *other_values(param, current)] if value is not None]
     fitting = (value for value in others if not schema.check_value(param, value))
     yield from bounds if len(bounds) == 2 else [*bounds, *islice(fitting, 1)]
 
