@@ -15,7 +15,6 @@ from mlstack.elastic.facts import Form, JobFacts, NodeFacts, PodFacts, SetFacts,
 from mlstack.elastic.snapshot import (
     BASIC,
     NO_LIMIT,
-    Arriving,
     Demand,
     Held,
     Job,
@@ -340,7 +339,7 @@ class _SnapshotBuilder:
         present = [pod for pods in (self._foreign, *self._own.values()) for pod in pods if not pod.ending]
         self._names = _resources(present, self._jobs, self._nodes)
         self._used: dict[str, list[int]] = {node.place.name: [0] * len(self._names) for node in self._nodes}
-        self._arriving: list[Arriving] = []
+        self._arriving: list[Held] = []
         self._demands: list[Demand] = []
 
     def _as_admitted(self, job: JobFacts) -> JobFacts:
@@ -379,7 +378,7 @@ class _SnapshotBuilder:
             resources=self._names,
             nodes=tuple(nodes),
             demands=tuple(sorted(self._demands, key=lambda demand: demand.key)),
-            arriving=tuple(sorted(self._arriving, key=lambda room: (room.node, room.at_ms, room.request))),
+            arriving=tuple(sorted(self._arriving, key=lambda room: (room.node, room.request))),
             jobs=tuple(job for job in jobs if job is not None),
             moves_ms=moves_ms,
         )
@@ -389,9 +388,7 @@ class _SnapshotBuilder:
         for pod in pods:
             used = self._used.get(pod.node)
             if used is not None and (is_leaving or pod.gone_ms is not None):
-                at_ms = pod.gone_ms if pod.gone_ms is not None else self._now_ms + pod.grace_ms
-                room = Arriving(node=pod.node, request=vector(pod.requests, self._names), at_ms=at_ms)
-                self._arriving.append(room)
+                self._arriving.append(Held(node=pod.node, request=vector(pod.requests, self._names)))
             elif used is not None:
                 for index, name in enumerate(self._names):
                     used[index] += pod.requests.get(name, 0)

@@ -116,7 +116,6 @@ class PodFacts:
     shape: str  # what decides which nodes it may go to
     created_ms: int
     gone_ms: int | None  # when it is gone at the latest; None while nobody has deleted it
-    grace_ms: int  # how long it gets to end
     phase: str
     ending: Ending  # how it ended, empty while it has not; `lost` when others ended it
     is_ready: bool
@@ -156,7 +155,6 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
     deleted = metadata.get("deletionTimestamp")
     conditions = conditions_of(status)
     ready, scheduled = conditions.get("Ready") or {}, conditions.get("PodScheduled") or {}
-    grace_s = spec.get("terminationGracePeriodSeconds")
     return PodFacts(
         key=key_of(metadata),
         namespace=str(metadata.get("namespace") or ""),
@@ -174,7 +172,6 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
         shape=shape(spec),
         created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
         gone_ms=time_ms(str(deleted)) if deleted else None,
-        grace_ms=30_000 if grace_s is None else int(grace_s) * 1000,
         phase=str(status.get("phase") or "Pending"),
         ending=_ending(status, conditions, is_deleted=bool(deleted)),
         is_ready=ready.get("status") == "True",

@@ -40,15 +40,6 @@ class Node:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Arriving:
-    """Room that a pod on its way out still holds: it may be promised, but not used twice."""
-
-    node: str  # where it is
-    request: Vector  # what comes free
-    at_ms: int  # when the pod is gone at the latest
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Demand:
     """A pod without a node that is no trainer: of others, or a master or parameter server of a job."""
 
@@ -90,7 +81,7 @@ class Role:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """Room that a master or parameter server of a job holds; it counts in `Node.used`."""
+    """Room that a pod holds."""
 
     node: str  # where it is bound
     request: Vector
@@ -119,7 +110,8 @@ class Job:
     state: JobStage = "waiting"  # `waiting` has no pods; `finishing` is not scaled any more
     target: int = 0  # how many trainers it was told to have, 0 while it waits
     trainers: tuple[Trainer, ...] = ()  # its live trainers
-    # its bound masters and parameter servers that are not going: what comes free if it is suspended
+    # of its bound masters and parameter servers that are not going, counted in `Node.used`: what comes free
+    # if it is suspended
     held: tuple[Held, ...] = ()
     leaving: int = 0  # how many more of its trainers are on their way out; their room is in `arriving`
     failed: int = 0  # how many of its trainers failed by themselves and are not to be replaced yet
@@ -157,7 +149,8 @@ class Snapshot:
     resources: tuple[str, ...]  # names, in the order of every vector
     nodes: tuple[Node, ...]
     demands: tuple[Demand, ...] = ()
-    arriving: tuple[Arriving, ...] = ()
+    # room of pods on their way out: it may be promised, but not used twice
+    arriving: tuple[Held, ...] = ()
     jobs: tuple[Job, ...] = ()
     moves_ms: tuple[int, ...] = ()  # when trainers were moved for fairness alone, one entry a move
 

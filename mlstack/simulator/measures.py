@@ -81,7 +81,6 @@ class Sample:
     requested: Amounts  # of all pods that have not ended, those without a node included
     stranded: Amounts  # free, but on nodes where not one trainer of any job fits
     crowded: tuple[str, ...]  # names of nodes with more bound than they have
-    pending: int  # pods of others without a node
     jobs: tuple[JobSample, ...]  # by key
     services: tuple[ServiceSample, ...]  # by key
     created: int  # trainer pods made so far
@@ -179,7 +178,6 @@ class ClusterObserver:
             requested=total(*(pod.requests for pod in pods)),
             stranded=self._stranded(bound),
             crowded=tuple(name for name in sorted(bound) if self._is_crowded(name, bound[name])),
-            pending=sum(not pod.node and not pod.of_training for pod in pods),
             jobs=jobs,
             services=tuple(
                 ServiceSample(key=key, target=self._services[key][0], running=serving[key])

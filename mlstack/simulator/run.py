@@ -496,7 +496,7 @@ class Baseline:
                 if not pod.node and pod.role != "trainer"
             ),
             arriving=tuple(
-                snapshot.Arriving(node=pod.node, request=requests[pod.uid], at_ms=pod.gone_ms)
+                snapshot.Held(node=pod.node, request=requests[pod.uid])
                 for pod in pods
                 if pod.node and pod.gone_ms is not None
             ),

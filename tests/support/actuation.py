@@ -6,7 +6,6 @@ from collections import defaultdict
 from dataclasses import replace
 
 from mlstack.elastic.snapshot import (
-    Arriving,
     Decision,
     Demand,
     Held,
@@ -112,7 +111,7 @@ def begin(snapshot: Snapshot, plan: ScalePlan) -> Snapshot:
             for held in job.held:
                 going.append((held.node, held.request))
                 _add(used, held.node, held.request, -1)
-        arriving += [Arriving(node=node, request=request, at_ms=now_ms + 5_000) for node, request in going]
+        arriving += [Held(node=node, request=request) for node, request in going]
         demands += _members(job, decision, now_ms)
         jobs.append(_begun(job, decision, now_ms))
     off = {job.key for job in jobs if job.state == "waiting"}

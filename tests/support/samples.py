@@ -41,7 +41,6 @@ def sample(
         requested={},
         stranded={},
         crowded=(),
-        pending=0,
         jobs=jobs,
         services=web,
         created=created,

@@ -212,7 +212,7 @@ class Admission:
 
     # --- all that a job lacks finds a place, or nothing is changed ---
 
-    def attempt(self, state: JobState, node_names: NodeNames, *, hurry: bool = False) -> list[ResourceNeed]:
+    def attempt(self, state: JobState, node_names: NodeNames) -> list[ResourceNeed]:
         """Try to place all that a job lacks; give what found no place, and then nothing was changed."""
         cluster = self._cluster
         if not self.is_conceivable(state, node_names):
@@ -228,16 +228,14 @@ class Admission:
                     left.append(need._replace(number=need.number - placed))
                     break
                 hints.setdefault(need.name, []).append(node.name)
-        if not (left and hurry):
-            for demand in self._missing.get(state.job.key, ()):
-                if not _place_own(cluster, state, demand):
-                    left.append(ResourceNeed(demand.key, demand.request, 1))
-        if not (left and hurry):
-            cause: ScaleCause = "minimum" if was_admitted else "admitted"
-            while state.short > 0:
-                if not placement.place_trainer(cluster, state, node_names, cause):
-                    left.append(ResourceNeed("trainer", state.job.trainer, state.short))
-                    break
+        for demand in self._missing.get(state.job.key, ()):
+            if not _place_own(cluster, state, demand):
+                left.append(ResourceNeed(demand.key, demand.request, 1))
+        cause: ScaleCause = "minimum" if was_admitted else "admitted"
+        while state.short > 0:
+            if not placement.place_trainer(cluster, state, node_names, cause):
+                left.append(ResourceNeed("trainer", state.job.trainer, state.short))
+                break
         if left:
             cluster.rollback(mark)
         elif not was_admitted:
@@ -281,7 +279,7 @@ class Admission:
                 over = f"of priority {priority}, above its {victim.job.priority}"
                 cluster.suspend(victim, "suspended", f"taken off for {state.job.key} {over}")
                 cluster.epoch += 1
-            return not self.attempt(state, node_names, hurry=True)
+            return not self.attempt(state, node_names)
 
         if not lower or not may_fit(lower):
             return False

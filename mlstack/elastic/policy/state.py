@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
 from math import lcm
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from mlstack.elastic.snapshot import (
     Job,
@@ -162,18 +162,7 @@ def in_range(job: Job, count: int) -> int:
 
 
 # --- who gets the next trainer: the one thing in which policies that share out free room differ ---
-
-
-class Scoring(Protocol):
-    """How well off jobs are, in integers that only compare with each other."""
-
-    def share(self, job: Job, count: int) -> int:
-        """Tell how well off a job is with so many trainers: the lowest share gets the next one."""
-        ...
-
-    def is_fairer(self, poor: Job, poor_count: int, rich: Job, rich_count: int) -> bool:
-        """Tell whether a trainer less for `rich` and one more for `poor` is worth a move."""
-        ...
+# Shares are integers that only compare with each other: the lowest gets the next trainer.
 
 
 class Fulfilment:
@@ -246,6 +235,8 @@ def _gains(origin: SpecSource, weight: Fraction) -> tuple[int, ...]:
     gains = [after / before - 1 if before else _WITHOUT for before, after in pairwise(speeds(origin))]
     return tuple([gain.numerator * times // (gain.denominator * parts) for gain in gains])
 
+
+Scoring = Fulfilment | Gain
 
 # --- the state of one plan ---
 # Every change is noted, so that an attempt that fails is taken back whole; and every node counts its changes,

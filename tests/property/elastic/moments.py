@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from mlstack.elastic.snapshot import Arriving, Demand, Held, Job, Node, Role, Snapshot, Trainer, Vector
+from mlstack.elastic.snapshot import Demand, Held, Job, Node, Role, Snapshot, Trainer, Vector
 from tests.support.actuation import room
 
 NOW_MS = 1_000_000
@@ -203,7 +203,7 @@ def _disturb(dice: Random, snapshot: Snapshot, index: int) -> Snapshot:
     node = _free_node(dice, snapshot, request, None)
     if node is None:
         return snapshot
-    going = Arriving(node=node.name, request=request, at_ms=NOW_MS + 5_000)
+    going = Held(node=node.name, request=request)
     return replace(snapshot, arriving=(*snapshot.arriving, going))
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from mlstack.elastic.policy.plan import edl, edl_v010
 from mlstack.elastic.snapshot import (
-    Arriving,
     Demand,
+    Held,
     Job,
     Node,
     PolicyConfig,
@@ -182,7 +182,7 @@ AGREED = {
         100,
         replace(
             cluster(job("a", 1), nodes=(request(10, 99),)),
-            arriving=(Arriving(node="n0", request=request(4), at_ms=1),),
+            arriving=(Held(node="n0", request=request(4)),),
         ),
         [6],
     ),

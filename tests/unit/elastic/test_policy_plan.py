@@ -9,8 +9,8 @@ import pytest
 
 from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
 from mlstack.elastic.snapshot import (
-    Arriving,
     Demand,
+    Held,
     Job,
     Node,
     PolicyConfig,
@@ -123,13 +123,13 @@ def test_pod_that_cannot_be_placed_costs_nobody_a_trainer() -> None:
 def test_room_that_is_about_to_come_free_is_promised_once() -> None:
     demand = Demand(key="web", request=(1,), priority=1000, created_ms=0)
     snapshot = moment(running("a", "n0"), cores=(2,), demands=(demand,))
-    found = decide(replace(snapshot, arriving=(Arriving(node="n0", request=(1,), at_ms=5000),)))
+    found = decide(replace(snapshot, arriving=(Held(node="n0", request=(1,)),)))
     assert (targets(found), found.decisions["a"].places) == ({"a": 1}, ())
 
 
 def test_trainer_goes_where_there_is_room_at_once_rather_than_soon() -> None:
     snapshot = moment(waiting("a", maximum=1), cores=(1, 1))
-    found = decide(replace(snapshot, arriving=(Arriving(node="n0", request=(1,), at_ms=5000),)))
+    found = decide(replace(snapshot, arriving=(Held(node="n0", request=(1,)),)))
     assert found.decisions["a"].places == ("n1",)
 
 
@@ -218,7 +218,7 @@ def test_trainer_waits_as_long_as_its_node_waits_for_somebody_to_go() -> None:
     job = running("a", "n0")
     late = Trainer(name="late", node="", planned="n0", created_ms=0)
     snapshot = moment(replace(job, trainers=(*job.trainers, late)), cores=(2,), now_ms=16_000)
-    found = decide(replace(snapshot, arriving=(Arriving(node="n0", request=(1,), at_ms=30_000),)))
+    found = decide(replace(snapshot, arriving=(Held(node="n0", request=(1,)),)))
     assert not found.decisions["a"].victims
 
 
