@@ -16,6 +16,7 @@ from mlstack.elastic.snapshot import (
     BASIC,
     NO_LIMIT,
     Demand,
+    GangRole,
     Held,
     Job,
     JobStage,
@@ -23,7 +24,6 @@ from mlstack.elastic.snapshot import (
     NodeNames,
     Priority,
     PriorityGrants,
-    Role,
     Snapshot,
     Trainer,
     Vector,
@@ -463,7 +463,7 @@ class _SnapshotBuilder:
             floor=spec.trainer.minimum if spec.is_manual else None,
             trainer=vector(job.trainer.requests, self._names),
             gang=tuple(
-                Role(name=role.role, count=role.count, request=vector(role.requests, self._names))
+                GangRole(name=role.role, count=role.count, request=vector(role.requests, self._names))
                 for role in job.servers
             ),
             priority=self._cache.priority(job).value,

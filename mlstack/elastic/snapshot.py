@@ -71,7 +71,7 @@ class Trainer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Role:
+class GangRole:
     """Pods of one kind that the gang of a job needs beside its trainers."""
 
     name: str  # `master` or `pserver`
@@ -102,7 +102,7 @@ class Job:
     minimum: int  # fewest trainers it runs with
     maximum: int  # most trainers it can use
     trainer: Vector  # what one trainer requests
-    gang: tuple[Role, ...] = ()  # masters and parameter servers that run beside the trainers
+    gang: tuple[GangRole, ...] = ()  # masters and parameter servers that run beside the trainers
     priority: int = 0  # of the job among jobs; higher goes first
     pod_priority: int = 0  # of its trainer pods among all pods of the cluster
     weight: int = 1  # its share when jobs of one priority share, at least 1

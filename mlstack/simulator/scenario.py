@@ -160,7 +160,7 @@ class JobPlan(Record):
     work_s: int = spec_field("work", 0)  # seconds that one trainer would need alone; 0 for work without end
 
 
-class Service(Record):
+class ServiceDeployment(Record):
     """A Deployment of others, beside which jobs train."""
 
     name: str = spec_field("name", "", read=_name)
@@ -191,7 +191,7 @@ class Scenario(Record):
     name: str
     nodes: tuple[NodeGroup, ...]
     jobs: tuple[JobPlan, ...] = ()  # by time
-    services: tuple[Service, ...] = ()
+    services: tuple[ServiceDeployment, ...] = ()
     events: tuple[ScenarioEvent, ...] = ()
     conflict_pct: float = 0  # share of the controller's writes that are refused since the object changed
     error_pct: float = 0  # share of its writes to which the API server has no answer for now
@@ -255,7 +255,7 @@ def training_job(job: JobPlan, grace_s: int) -> Obj:
     return manifest("paddlepaddle.org/v1", "TrainingJob", job.name, NAMESPACE, spec=spec)
 
 
-def deployment(service: Service) -> Obj:
+def deployment(service: ServiceDeployment) -> Obj:
     """Give the Deployment of a service."""
     labels = {"app": service.name}
     pod = {
@@ -312,7 +312,9 @@ def read(data: object, *, where: str) -> Scenario:
     jobs = tuple(job for fields in _entries(top, "jobs") for job in _jobs(fields))
     name = top.get("name", where.rpartition("/")[2].partition(".")[0])
     groups = tuple(NodeGroup(**read_fields(NodeGroup, fields)) for fields in _entries(top, "nodes"))
-    services = tuple(Service(**read_fields(Service, fields)) for fields in _entries(top, "services"))
+    services = tuple(
+        ServiceDeployment(**read_fields(ServiceDeployment, fields)) for fields in _entries(top, "services")
+    )
     events = tuple(map(_event, _entries(top, "events")))
     faults = top.level("faults")
     faults.check(("conflicts", "errors"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mlstack.elastic.policy.plan import plan
-from mlstack.elastic.snapshot import Demand, Job, Node, PolicyConfig, Role, Snapshot, Vector
+from mlstack.elastic.snapshot import Demand, GangRole, Job, Node, PolicyConfig, Snapshot, Vector
 from tests.support.actuation import actuate
 
 RESOURCES = ("cpu", "memory", "pods")
@@ -40,8 +40,8 @@ def job(index: int, *, kinds: int, cores: float) -> Job:
         maximum=60,
         trainer=request(cores + 0.1 * kind, 1 + 0.5 * kind),
         gang=(
-            Role(name="master", count=1, request=request(cores / 5, 0.3)),
-            Role(name="pserver", count=10, request=request(cores * 0.8, 1)),
+            GangRole(name="master", count=1, request=request(cores / 5, 0.3)),
+            GangRole(name="pserver", count=10, request=request(cores * 0.8, 1)),
         ),
         priority=kind % 2 if kinds > 1 else 0,
         created_ms=index * 1000,
@@ -180,7 +180,7 @@ def _high(count: int, minimum: int, cores: float) -> tuple[Job, ...]:
             minimum=minimum,
             maximum=2 * minimum,
             trainer=(*request(cores + 0.01 * index, 2), 0),
-            gang=(Role(name="pserver", count=10, request=(*request(cores * 0.8, 1), 0)),),
+            gang=(GangRole(name="pserver", count=10, request=(*request(cores * 0.8, 1), 0)),),
             priority=5,
             created_ms=index,
         )

@@ -15,7 +15,7 @@ from mlstack.kube.api_server import connect
 from mlstack.objects.resources import amounts
 from mlstack.simulator import scenario
 from mlstack.simulator.measures import Sample
-from mlstack.simulator.scenario import JobPlan, Scenario, ScenarioEvent, Service
+from mlstack.simulator.scenario import JobPlan, Scenario, ScenarioEvent, ServiceDeployment
 from tests.bench.elastic.spectator import Spectator
 from tests.bench.elastic.stage import CONTEXT, IMAGE, cluster_of, environ, install_controller, mlstack
 from tests.bench.elastic.usage import Usage, usage_of
@@ -115,7 +115,7 @@ def _calendar(scenario: Scenario, cluster: TestCluster) -> Iterator[tuple[int, C
         yield event.at_ms, _doing(cluster, event)
 
 
-def _serve(cluster: TestCluster, service: Service) -> None:
+def _serve(cluster: TestCluster, service: ServiceDeployment) -> None:
     policy = "PreemptLowerPriority" if service.is_preempting else "Never"
     name = f"priority-{service.priority}-{policy.lower()}"
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"

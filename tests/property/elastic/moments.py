@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from mlstack.elastic.snapshot import Demand, Held, Job, Node, Role, Snapshot, Trainer, Vector
+from mlstack.elastic.snapshot import Demand, GangRole, Held, Job, Node, Snapshot, Trainer, Vector
 from tests.support.actuation import room
 
 NOW_MS = 1_000_000
@@ -85,7 +85,9 @@ def _job(dice: Random, index: int, resources: tuple[str, ...], kind: Kind) -> Jo
     names = [f"n{each}" for each in range(6)]
     limited = kind.has_limits and dice.random() < 0.3
     gang = tuple(
-        Role(name=name, count=dice.randint(1, 3), request=_no_device(_vector(dice, resources, 3), resources))
+        GangRole(
+            name=name, count=dice.randint(1, 3), request=_no_device(_vector(dice, resources, 3), resources)
+        )
         for name in ("master", "pserver")
         if kind.has_gangs and dice.random() < 0.5
     )

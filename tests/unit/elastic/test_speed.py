@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.snapshot import Curve, Job, Role, read_speed, source, speeds
+from mlstack.elastic.snapshot import Curve, GangRole, Job, read_speed, source, speeds
 
 
 def job(*points: tuple[int, int], most: int = 8, speed: str = "linear", pservers: int = 0) -> Job:
-    role = Role(name="pserver", count=pservers, request=(1,))
+    role = GangRole(name="pserver", count=pservers, request=(1,))
     return Job(
         key="default/a",
         minimum=1,

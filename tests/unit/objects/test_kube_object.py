@@ -15,9 +15,9 @@ from mlstack.objects.kube_object import (
     Schema,
     list_type_of,
     normalised,
-    same,
 )
 from mlstack.validate.validate import load_schemas
+from mlstack.yaml.write import same
 from tests.generate import kubernetes_schemas
 
 

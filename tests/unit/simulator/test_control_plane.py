@@ -9,7 +9,7 @@ import pytest
 
 from mlstack.simulator.control_plane import SchedulerSettings, Workloads, WorkloadSettings
 from mlstack.simulator.engine import Kernel, SimulatedStore, manifest
-from mlstack.simulator.scenario import NAMESPACE, Service, deployment
+from mlstack.simulator.scenario import NAMESPACE, ServiceDeployment, deployment
 from tests.support.simulated import Sandbox
 
 TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0-0"]}]}
@@ -255,7 +255,7 @@ def test_pods_of_the_fullest_nodes_go_and_are_chosen_once(
     kernel, count = Kernel(), sum(pods.values())
     store = SimulatedStore(kernel)
     Workloads(store, WorkloadSettings(rate=1, burst=count))
-    store.write(deployment(Service(name="web", replicas=count, requests={"cpu": "1"})))
+    store.write(deployment(ServiceDeployment(name="web", replicas=count, requests={"cpu": "1"})))
     kernel.run(kernel.now_ms + 5_000)
     places = list(Counter(pods).elements())
     for pod, place in zip(store.all("Pod"), places, strict=True):

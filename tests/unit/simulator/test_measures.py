@@ -10,7 +10,7 @@ from mlstack.kube.client import WatchEvent
 from mlstack.simulator import measures, scenario
 from mlstack.simulator.engine import manifest
 from mlstack.simulator.measures import ClusterObserver, Sample
-from mlstack.simulator.scenario import Service, background, deployment
+from mlstack.simulator.scenario import ServiceDeployment, background, deployment
 from tests.support.samples import job, sample
 
 WEB = "default/web"
@@ -93,7 +93,7 @@ def test_background_is_told_by_its_namespace() -> None:
 
 def test_pods_of_a_service_are_told_by_its_selector() -> None:
     observer = cluster()
-    hear(observer, deployment(Service(name="web", replicas=3, requests={"cpu": "3"})))
+    hear(observer, deployment(ServiceDeployment(name="web", replicas=3, requests={"cpu": "3"})))
     hear(observer, pod("w0"), pod("w1", node="", phase="Pending"))
     found = observer.sample(0)
     assert (found.services[0].target, found.services[0].running) == (3, 1)
