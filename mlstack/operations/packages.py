@@ -13,7 +13,6 @@ from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, LockedPackage, Re
 from mlstack.dataclass import Record, row
 from mlstack.errors import MlstackError, UsageError
 from mlstack.names import fits, not_found
-from mlstack.readiness.rule import need_text
 from mlstack.registries import installation
 from mlstack.registries.installation import Installation, covers, full_ref, read_package
 from mlstack.registries.registry import find_usable, indexes, missing_prototype
@@ -362,8 +361,7 @@ def list_prototypes(app: AppDir) -> PrototypeList:
     """List the prototypes of the installed packages, and the built-in ones."""
     rows = [_prototype_row(prototype) for prototype in _sorted(app)]
     if built_in := installation.built_in_package(app):
-        ref, package = built_in
-        rows += _offered_rows(ref.registry, package, "")
+        rows += _offered_rows(built_in[0].registry, built_in[1], "")
     return PrototypeList(prototypes=tuple(rows))
 
 
@@ -475,6 +473,8 @@ def describe_prototype(app: AppDir, name: str) -> PrototypeDescription:
 
 
 def _prototype_description(prototype: Prototype) -> PrototypeDescription:
+    from mlstack.readiness.rule import need_text
+
     formats = {"csv": "list", "kv": "map"}
     parameters = tuple(
         row(

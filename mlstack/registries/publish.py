@@ -21,8 +21,6 @@ from mlstack.app.prototype import Example, Package, Prototype
 from mlstack.app.versions import IndexPackage, RegistryIndex, joined
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, UsageError
 from mlstack.names import check_registry_name
-from mlstack.objects.managed_fields import FieldChange
-from mlstack.objects.resources import quantity
 from mlstack.programs import ProgramError
 from mlstack.registries.registry import INDEX_FILE, PACKAGE_FILES, FolderTree, contents, read_index
 from mlstack.yaml import write
@@ -295,6 +293,7 @@ def _effects(
     old: KubeObject, new: KubeObject | None, others: Sequence[KubeObject]
 ) -> Iterator[tuple[str, str]]:
     """Tell what becomes of an object: what is wrong with that, and how bad it is."""
+    from mlstack.objects.managed_fields import FieldChange
     from mlstack.readiness.evaluate import needs_new_run
 
     named = f"{old.kind} `{old.name}`"
@@ -314,8 +313,9 @@ def _effects(
     elif old.kind == "Service" and _loses_pods(old, new, others):
         change = f"{_written(_selector(old))} → {_written(_selector(new))}"
         yield f"{named}: the selector changes, and the pods that run lose its requests: {change}", "error"
-    changes = list(_changes(old.data.get("spec"), new.data.get("spec"), "spec"))
-    if why := needs_new_run(old.data, changes):
+    changes = _changes(old.data.get("spec"), new.data.get("spec"), "spec")
+    changed = [FieldChange(path=path, action="changed", old=was, new=now) for path, was, now in changes]
+    if why := needs_new_run(old.data, changed):
         yield f"{named} is deleted and made anew: {why}", "warning"
 
 
@@ -343,6 +343,8 @@ def _size(obj: KubeObject) -> float:
     """Give the bytes that a claim asks for; 0 of anything else."""
     if obj.kind != "PersistentVolumeClaim":
         return 0
+    from mlstack.objects.resources import quantity
+
     asked = ((obj.data.get("spec") or {}).get("resources") or {}).get("requests") or {}
     return float(quantity(asked.get("storage")) or 0)
 
@@ -366,10 +368,10 @@ def _loses_pods(old: KubeObject, new: KubeObject, others: Sequence[KubeObject]) 
     return not selected or not all(after <= pod for pod in selected)
 
 
-def _changes(old: Any, new: Any, path: str) -> Iterator[FieldChange]:
-    """Give the differences of two maps, lists as a whole."""
+def _changes(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Give the paths at which two maps differ with what stands there, lists as a whole."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in sorted({*old, *new}):
             yield from _changes(old.get(name), new.get(name), f"{path}.{name}")
     elif old != new:
-        yield FieldChange(path=path, action="changed", old=old, new=new)
+        yield path, old, new

@@ -395,7 +395,8 @@ def indexes(
 
 
 def _kind(name: str) -> RegistryType:
-    _load()
+    if name not in PROTOCOLS:  # that of folders is here
+        _load()
     try:
         return PROTOCOLS.find(name)
     except NotFoundError as error:
