@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import (
     Demand,
+    GangRole,
     Job,
     JobStage,
     Node,
     PolicyConfig,
-    Role,
     ScalePlan,
     Snapshot,
     Trainer,
@@ -57,7 +57,7 @@ def _job(draw: st.DrawFn, index: int, nodes: tuple[Node, ...]) -> Job:
         minimum=minimum,
         maximum=minimum + draw(st.integers(0, 9)),
         trainer=(draw(st.integers(0, 4)), draw(st.integers(0, 4)), draw(st.sampled_from([0, 0, 1, 2]))),
-        gang=(Role(name="pserver", count=draw(st.integers(0, 2)), request=(1, 1, 0)),),
+        gang=(GangRole(name="pserver", count=draw(st.integers(0, 2)), request=(1, 1, 0)),),
         state=state,
         target=0 if state == "waiting" else draw(st.integers(0, 9)),
         trainers=trainers,

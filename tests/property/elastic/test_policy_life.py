@@ -12,11 +12,11 @@ from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import (
     Decision,
     Demand,
+    GangRole,
     Job,
     Node,
     PolicyConfig,
     Reason,
-    Role,
     ScalePlan,
     Snapshot,
 )
@@ -52,7 +52,7 @@ class Life(RuleBasedStateMachine):
         priority=st.integers(0, 2),
     )
     def submit(self, minimum: int, more: int, size: int, gpus: int, servers: int, priority: int) -> None:
-        gang = (Role(name="pserver", count=servers, request=(1, 0)),) if servers else ()
+        gang = (GangRole(name="pserver", count=servers, request=(1, 0)),) if servers else ()
         job = Job(
             key=f"default/{self.name('j')}",
             minimum=minimum,

@@ -10,11 +10,11 @@ import pytest
 from mlstack.elastic.policy.plan import edl, edl_v010
 from mlstack.elastic.snapshot import (
     Demand,
+    GangRole,
     Held,
     Job,
     Node,
     PolicyConfig,
-    Role,
     ScalePlan,
     Snapshot,
     Trainer,
@@ -240,7 +240,10 @@ def test_the_original_names_no_pods_and_no_nodes() -> None:
 
 def test_the_mended_rules_start_a_waiting_job_at_once_and_make_room_for_its_gang() -> None:
     """10 cores, all taken; the new job asks for a master, two parameter servers and two trainers."""
-    gang = (Role(name="master", count=1, request=request()), Role(name="pserver", count=2, request=request()))
+    gang = (
+        GangRole(name="master", count=1, request=request()),
+        GangRole(name="pserver", count=2, request=request()),
+    )
     new = Job(key="default/new", minimum=2, maximum=9, trainer=request(), gang=gang)
     plan = edl(
         cluster(job("a", 10), new, nodes=(request(10, 99),)), PolicyConfig(mode="edl", max_load_pct=100)

@@ -10,11 +10,11 @@ import pytest
 from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
 from mlstack.elastic.snapshot import (
     Demand,
+    GangRole,
     Held,
     Job,
     Node,
     PolicyConfig,
-    Role,
     ScalePlan,
     Snapshot,
     Trainer,
@@ -62,7 +62,7 @@ def why(found: ScalePlan, key: str) -> str:
 
 
 def test_waiting_job_is_admitted_whole_and_grows_into_free_room() -> None:
-    gang = (Role(name="master", count=1, request=(1,)), Role(name="pserver", count=2, request=(2,)))
+    gang = (GangRole(name="master", count=1, request=(1,)), GangRole(name="pserver", count=2, request=(2,)))
     found = decide(moment(waiting("a", gang=gang, maximum=3), cores=(4, 5)))
     decision = found.decisions["a"]
     assert (decision.is_admitted, decision.target, len(decision.places)) == (True, 3, 3)
@@ -73,7 +73,10 @@ def test_waiting_job_is_admitted_whole_and_grows_into_free_room() -> None:
 def test_waiting_job_without_a_minimum_is_admitted_with_a_trainer_or_keeps_no_room() -> None:
     found = decide(moment(waiting("a", minimum=0, maximum=2), cores=(2,)))
     assert (targets(found), causes(found, "a")) == ({"a": 2}, ["admitted", "growth"])
-    jobs = (waiting("a", minimum=0, size=3, gang=(Role(name="master", count=1, request=(1,)),)), waiting("b"))
+    jobs = (
+        waiting("a", minimum=0, size=3, gang=(GangRole(name="master", count=1, request=(1,)),)),
+        waiting("b"),
+    )
     found = decide(moment(*jobs, cores=(3,)))
     assert (targets(found), why(found, "a")) == ({"a": 0, "b": 3}, "no room for 0.004 cpu of its gang")
 
@@ -339,7 +342,7 @@ def test_a_lost_meeting_point_costs_no_other_trainer_where_there_is_room() -> No
 
 
 def test_masters_and_parameter_servers_keep_away_from_nodes_that_are_passed_over() -> None:
-    gang = (Role(name="pserver", count=1, request=(1,)),)
+    gang = (GangRole(name="pserver", count=1, request=(1,)),)
     job = waiting("a", gang=gang, maximum=1, barred={"n0": 60_000})
     assert decide(moment(job, cores=(4, 4))).decisions["a"].hints == {"pserver": ("n1",)}
     assert targets(decide(moment(replace(job, barred={"n0": 60_000, "n1": 60_000}), cores=(4, 4)))) == {
@@ -348,7 +351,7 @@ def test_masters_and_parameter_servers_keep_away_from_nodes_that_are_passed_over
 
 
 def test_a_server_tied_to_a_node_that_is_passed_over_keeps_its_job_running() -> None:
-    gang = (Role(name="pserver", count=1, request=(1,)),)
+    gang = (GangRole(name="pserver", count=1, request=(1,)),)
     job = running("a", "n1", gang=gang, maximum=1, barred={"n0": 60_000})
     demand = replace(WEB, key="a-pserver-0", job="a", priority=100)
     assert targets(decide(moment(job, cores=(1, 1), demands=(demand,)))) == {"a": 1}
@@ -394,7 +397,7 @@ def test_older_job_keeps_its_nodes_from_younger_ones_after_the_back_fill_limit()
     "never",
     [
         waiting("never", minimum=4, created_ms=0),
-        waiting("never", minimum=1, created_ms=0, gang=(Role(name="master", count=1, request=(9,)),)),
+        waiting("never", minimum=1, created_ms=0, gang=(GangRole(name="master", count=1, request=(9,)),)),
     ],
     ids=["too many trainers", "too large a master"],
 )
@@ -438,7 +441,7 @@ def test_baselines_are_policies() -> None:
 
 def test_parameter_servers_stand_in_pairs_where_the_remainder_is_used() -> None:
     """Two 4-core servers cost a node of 23 cores one 5-core trainer; one on each of two nodes costs two."""
-    gang = (Role(name="pserver", count=2, request=(4,)), Role(name="master", count=1, request=(1,)))
+    gang = (GangRole(name="pserver", count=2, request=(4,)), GangRole(name="master", count=1, request=(1,)))
     job = waiting("a", size=5, minimum=1, maximum=9, gang=gang)
     found = decide(moment(job, cores=(23, 23, 11))).decisions["a"]
     assert found.hints["pserver"] == ("n0", "n0")
@@ -448,7 +451,7 @@ def test_parameter_servers_stand_in_pairs_where_the_remainder_is_used() -> None:
 
 def test_server_goes_where_a_further_one_costs_least_though_another_node_is_fuller() -> None:
     """The first costs a trainer on either node: on 13 cores a second one costs none, on 16 it costs one."""
-    gang = (Role(name="pserver", count=2, request=(4,)),)
+    gang = (GangRole(name="pserver", count=2, request=(4,)),)
     old = running("old", "n0", "n0", "n1", "n1", "n1", size=5)
     found = decide(moment(old, waiting("a", size=5, gang=gang), cores=(13, 16)), moves=0)
     assert found.decisions["a"].hints["pserver"] == ("n0", "n0")
@@ -479,7 +482,7 @@ def test_weight_shares_in_proportion() -> None:
 
 def test_lost_parameter_server_gets_room_of_its_own_job() -> None:
     demand = Demand(key="a-pserver-0", request=(2,), priority=100, created_ms=0, job="a")
-    job = running("a", "n0", "n0", "n0", gang=(Role(name="pserver", count=1, request=(2,)),))
+    job = running("a", "n0", "n0", "n0", gang=(GangRole(name="pserver", count=1, request=(2,)),))
     found = decide(moment(job, cores=(3,), demands=(demand,)))
     assert targets(found) == {"a": 1}
     assert [row.key for row in found.reservations] == ["a-pserver-0"]
@@ -500,7 +503,7 @@ def test_reasons_name_numbers_and_jobs() -> None:
 
 
 def test_of_a_gang_that_has_places_in_part_only_the_rest_is_missing() -> None:
-    gang = (Role(name="pserver", count=3, request=(2,)),)
+    gang = (GangRole(name="pserver", count=3, request=(2,)),)
     found = decide(moment(waiting("a", gang=gang), cores=(3, 3, 1)))
     assert [(row.key, row.missing) for row in found.unplaced] == [("a", (2,))]
 
@@ -538,7 +541,7 @@ def test_a_plan_leaves_garbage_collection_as_it_was() -> None:
 def test_a_job_is_taken_off_though_its_servers_have_no_node_yet() -> None:
     """What is kept for them comes free with the rest."""
     trainer = Trainer(name="low-0", node="n0", planned="n0", created_ms=0)
-    gang = (Role(name="pserver", count=1, request=(2,)),)
+    gang = (GangRole(name="pserver", count=1, request=(2,)),)
     low = Job(key="low", minimum=1, maximum=1, trainer=(1,), gang=gang, state="admitted", trainers=(trainer,))
     high = Job(key="high", minimum=1, maximum=1, trainer=(3,), priority=1)
     server = Demand(key="low-pserver-0", request=(2,), priority=100, created_ms=0, job="low")
@@ -558,7 +561,7 @@ def server(job: str, created_ms: int) -> Demand:
 
 @pytest.mark.parametrize(("low", "high"), [("a", "z"), ("z", "a")])
 def test_room_made_for_a_gang_is_not_taken_by_an_older_one_of_lower_priority(low: str, high: str) -> None:
-    gang = (Role(name="pserver", count=1, request=(2,)),)
+    gang = (GangRole(name="pserver", count=1, request=(2,)),)
     jobs = tuple(
         Job(key=key, minimum=0, maximum=1, trainer=(9,), gang=gang, state="admitted", priority=priority)
         for key, priority in ((low, 0), (high, 5))
