@@ -240,9 +240,8 @@ def test_the_original_names_no_pods_and_no_nodes() -> None:
 
 def test_the_mended_rules_start_a_waiting_job_at_once_and_make_room_for_its_gang() -> None:
     """10 cores, all taken; the new job asks for a master, two parameter servers and two trainers."""
-    gang = (
-        GangRole(name="master", count=1, request=request()),
-        GangRole(name="pserver", count=2, request=request()),
+    gang = tuple(
+        GangRole(name=name, count=n, request=request()) for name, n in (("master", 1), ("pserver", 2))
     )
     new = Job(key="default/new", minimum=2, maximum=9, trainer=request(), gang=gang)
     plan = edl(

@@ -73,11 +73,8 @@ def test_waiting_job_is_admitted_whole_and_grows_into_free_room() -> None:
 def test_waiting_job_without_a_minimum_is_admitted_with_a_trainer_or_keeps_no_room() -> None:
     found = decide(moment(waiting("a", minimum=0, maximum=2), cores=(2,)))
     assert (targets(found), causes(found, "a")) == ({"a": 2}, ["admitted", "growth"])
-    jobs = (
-        waiting("a", minimum=0, size=3, gang=(GangRole(name="master", count=1, request=(1,)),)),
-        waiting("b"),
-    )
-    found = decide(moment(*jobs, cores=(3,)))
+    gang = (GangRole(name="master", count=1, request=(1,)),)
+    found = decide(moment(waiting("a", minimum=0, size=3, gang=gang), waiting("b"), cores=(3,)))
     assert (targets(found), why(found, "a")) == ({"a": 0, "b": 3}, "no room for 0.004 cpu of its gang")
 
 
