@@ -24,8 +24,6 @@ from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.kubeconfig import IN_CLUSTER
 from mlstack.names import check_environment_name, check_namespace, not_found
 from mlstack.objects import masking
-from mlstack.registries.registry import DEFAULT_REGISTRY
-from mlstack.render.render import added
 
 if TYPE_CHECKING:
     from mlstack.kube.kubeconfig import Context, Kubeconfig
@@ -55,6 +53,8 @@ def init(
 
     That takes the context that is named, else the current one of `kubeconfig`, else none.
     """
+    from mlstack.registries.registry import DEFAULT_REGISTRY
+
     registries, chosen = (DEFAULT_REGISTRY,) if default_registry else (), ""
     AppDir.check_new(folder, name)
     if environment is not None:
@@ -201,8 +201,7 @@ def add_environment(
     that of the preset of its name (unless there is none, or `use_preset` is off), then the context's.
     """
     check_environment_name(name)
-    namespace = place.namespace
-    if namespace is not None:
+    if (namespace := place.namespace) is not None:
         check_namespace(namespace)
     with app.locked():
         parent = app.environment(extends) if extends is not None else None
@@ -353,10 +352,8 @@ def change_environment(
                 notes += (f"what was applied as `{name}` keeps that name in its cluster until {taking}",)
     if packages or no_packages:
         changes["packages"] = [str(ref) for ref in app.environment(new_name or name).packages]
-    was_bound = forget and environment.cluster is not None
-    return EnvironmentChanged(
-        name=new_name or name, changes=changes, cluster_forgotten=was_bound, notes=notes
-    )
+    unbound = forget and environment.cluster is not None
+    return EnvironmentChanged(name=new_name or name, changes=changes, cluster_forgotten=unbound, notes=notes)
 
 
 def change_app(app: AppDir, changes: Mapping[str, Any]) -> AppChanged:
@@ -387,6 +384,8 @@ def _check_added(changes: Mapping[str, Any], *levels: App | Environment) -> None
 
 def _inherited(app: AppDir, name: str, changes: Mapping[str, Any]) -> Iterator[str]:
     """Tell of labels and annotations that were taken away, and are what lies below says again."""
+    from mlstack.render.render import added
+
     metadata = added(app.app, app.environment(name))
     for key, value in changes.items():
         section, *label = split_path(key)
