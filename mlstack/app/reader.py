@@ -135,7 +135,7 @@ class AppReader:
     def policies(self) -> tuple[tuple[PolicyFile, AppDocument], ...]:
         """Give the app's own policies with their files."""
         documents = (self.files.document(file, "Policy") for file in layout.policy_files(self.files.root))
-        return tuple((FieldReader(each).record(PolicyFile), each) for each in documents if each)
+        return tuple((FieldReader(file).record(PolicyFile), file) for file in documents if file)
 
     # --- components ---
 
@@ -539,7 +539,7 @@ class AppReader:
         """Give every spelling that the prototypes of components declare."""
         used = {own.prototype: own for own in components if isinstance(own, Component)}
         prototypes = (self.prototype_of(own, environment) for own in used.values())
-        return {name for each in prototypes if each.chart is None for name in spelling_table(each.params)}
+        return {name for own in prototypes if own.chart is None for name in spelling_table(own.params)}
 
     def undeclared_globals(
         self, environment: str | None, components: Iterable[Component | Manifest]

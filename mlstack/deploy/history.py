@@ -425,7 +425,7 @@ class History(Record):
         """
         items = self._items()
         complete = revisions(items)
-        if revision := next((each for each in complete if each.number == number), None):
+        if revision := next((kept for kept in complete if kept.number == number), None):
             return revision
         if number in impossible(items):
             raise DamagedHistoryError(number)

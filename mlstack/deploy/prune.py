@@ -254,7 +254,7 @@ def everything(
         namespace = Identity("", "Namespace", "", resolved.place.namespace)
         asked.append(Member(identity=namespace, api_version="v1"))
     served, lives, hidden = lookup(cluster, asked)
-    verdicts = {each.identity: _verdict(each, lives.get(each.identity), inventory, spare) for each in served}
+    verdicts = {m.identity: _verdict(m, lives.get(m.identity), inventory, spare) for m in served}
     verdicts |= dict.fromkeys(hidden, _HIDDEN)
     deleted = (key for key, verdict in verdicts.items() if verdict.fate == "delete")
     namespaces = frozenset(key.name for key in deleted if (key.group, key.kind) == ("", "Namespace"))

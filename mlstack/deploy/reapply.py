@@ -184,7 +184,7 @@ def _sets_secrets(target: Target) -> bool:
         return False
     app, place = target.app, target.environment
     names = {name for _, name, _ in target.overrides.keys(app.component_files)}
-    prototypes = (app.prototype_of(each, place) for each in app.components() if isinstance(each, Component))
+    prototypes = (app.prototype_of(own, place) for own in app.components() if isinstance(own, Component))
     declared = (param for prototype in prototypes for param in prototype.params.values() if param.secret)
     return any(names & {param.name, *param.aliases} for param in declared)
 
@@ -375,8 +375,8 @@ def read(path: Path) -> PlanData:
             hint=f"use the mlstack that made it ({head.get('tool', 'a newer one')}), or {_NEW_PLAN}",
         )
     if (api_version, kind) != (API_VERSION, KIND):
-        found = f"a `{kind}` of `{api_version}`" if kind else "something else"
-        raise ConfigError(f"this is no plan file, but {found}", where=where, hint=_NEW_PLAN)
+        content = f"a `{kind}` of `{api_version}`" if kind else "something else"
+        raise ConfigError(f"this is no plan file, but {content}", where=where, hint=_NEW_PLAN)
     try:
         check_file(KIND, document, source=where)
     except SchemaError as error:

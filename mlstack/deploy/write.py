@@ -232,7 +232,7 @@ class ObjectWriter:
 
     def _persist(self, change: Change, ask: Callable[[], T]) -> T:
         begun_s = told_s = self._clock.now_s()
-        told, pauses = "", backoff(0.05, 1.0)
+        message, pauses = "", backoff(0.05, 1.0)
         while True:
             try:
                 return ask()
@@ -242,9 +242,9 @@ class ObjectWriter:
                 if now_s - begun_s >= patience_s:
                     raise
                 is_due = now_s - told_s >= STILL_S
-                if error.message != told or is_due:
-                    told, told_s = error.message, now_s
-                    text = told.removeprefix(f"`{change.identity}`: ")
+                if error.message != message or is_due:
+                    message, told_s = error.message, now_s
+                    text = message.removeprefix(f"`{change.identity}`: ")
                     self._tell(RunEvent("still" if is_due else "waiting", change.identity, text))
             self._clock.sleep(next(pauses))
 

@@ -295,12 +295,12 @@ def leave_environment(app: AppDir, texts: Sequence[str], environment: str) -> tu
     """Take requirements out of an environment's file, so that the app's count; give what is gone."""
     own = app.environment_chain(environment)[-1].environment.packages
     wanted = [full_ref(app, text, offline=True) for text in texts]
-    for one in wanted:
-        if not any(covers(one, ref) for ref in own):
-            message = f"environment `{environment}` does not ask for package `{one}` itself"
+    for named in wanted:
+        if not any(covers(named, ref) for ref in own):
+            message = f"environment `{environment}` does not ask for package `{named}` itself"
             hint = f"mlstack env describe {environment}"
-            raise not_found(message, one.full_name, [ref.full_name for ref in own], hint=hint)
-    return remove(app, {environment: tuple(ref for ref in own if any(covers(one, ref) for one in wanted))})
+            raise not_found(message, named.full_name, [ref.full_name for ref in own], hint=hint)
+    return remove(app, {environment: tuple(ref for ref in own if any(covers(ask, ref) for ask in wanted))})
 
 
 def full_ref(app: AppDir, text: str, *, offline: bool = False) -> PackageRef:

@@ -64,15 +64,15 @@ def to_compact_json(value: Any) -> str:
     return _compact(value, _json_label)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, second: Any) -> bool:
     """Say whether two values are equal as JSON: 1 is 1.0, and no number is true."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if type(one) is type(other):
-        return bool(one == other)
-    return {type(one), type(other)} == {int, float} and float(one) == float(other)
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(same(first[name], second[name]) for name in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    if type(first) is type(second):
+        return bool(first == second)
+    return {type(first), type(second)} == {int, float} and float(first) == float(second)
 
 
 # --- what one scalar means to kubectl ---

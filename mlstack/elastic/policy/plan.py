@@ -260,8 +260,8 @@ def _amounts(names: Sequence[str], amounts: Vector, room: Sequence[int]) -> str:
     asked = [resource for resource in range(len(names)) if amounts[resource]]
     short = [resource for resource in asked if amounts[resource] > room[resource]]
     together = [resource for resource in asked if names[resource] != "pods"]
-    told = [(names[at], resources.written(names[at], amounts[at])) for at in short or together or asked]
-    return ", ".join(text if resources.is_host_port(name) else f"{text} {name}" for name, text in told)
+    texts = [(names[at], resources.written(names[at], amounts[at])) for at in short or together or asked]
+    return ", ".join(text if resources.is_host_port(name) else f"{text} {name}" for name, text in texts)
 
 
 def _count(number: int, what: str) -> str:
