@@ -25,10 +25,10 @@ def admitted(job: Obj, trainers: int) -> Obj:
     return {**job, "status": {"phase": "Running", "trainer": {"desired": trainers}}}
 
 
-def trainer(index: int, job: str = "train", **given: Any) -> Obj:
+def trainer(index: int, job: str = "train", **fields: Any) -> Obj:
     labels = {"mlstack.dev/training-job": job, "mlstack.dev/role": "trainer"}
     owner = ("TrainingJob", f"uid-{job}")
-    return pod(f"{job}-trainer-{index}", labels=labels, owner=owner, **given)
+    return pod(f"{job}-trainer-{index}", labels=labels, owner=owner, **fields)
 
 
 def amounts(cache: ClusterCache, vector: tuple[int, ...]) -> dict[str, int]:
@@ -57,7 +57,7 @@ def test_a_terminating_pod_is_room_to_come() -> None:
 def test_cordoned_and_broken_nodes_take_no_pods() -> None:
     cache = cache_of(node("n1"), node("n2", unschedulable=True), node("n3", is_ready=False))
 
-    assert [found.name for found in build_snapshot(cache, NOW_MS).nodes] == ["n1"]
+    assert [node.name for node in build_snapshot(cache, NOW_MS).nodes] == ["n1"]
 
 
 def test_tainted_nodes_are_for_those_who_tolerate() -> None:
@@ -65,9 +65,9 @@ def test_tainted_nodes_are_for_those_who_tolerate() -> None:
     toleration = {"key": "gpu", "operator": "Exists"}
     cache = cache_of(node("n1"), node("n2", taints=[taint]), pod("a"), pod("b", tolerations=[toleration]))
 
-    found = {demand.key: demand.nodes for demand in build_snapshot(cache, NOW_MS).demands}
+    nodes = {demand.key: demand.nodes for demand in build_snapshot(cache, NOW_MS).demands}
 
-    assert found == {"default/a": frozenset({"n1"}), "default/b": None}
+    assert nodes == {"default/a": frozenset({"n1"}), "default/b": None}
 
 
 BY_LABEL = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
@@ -139,7 +139,7 @@ def test_live_trainers_stand_with_their_job() -> None:
     snapshot = build_snapshot(cache, NOW_MS)
 
     (job,) = snapshot.jobs
-    assert {one.name: one.node for one in job.trainers} == {"train-trainer-0": "n1", "train-trainer-1": ""}
+    assert {pod.name: pod.node for pod in job.trainers} == {"train-trainer-0": "n1", "train-trainer-1": ""}
     assert (job.target, job.leaving, job.state) == (2, 1, "admitted")
     assert amounts(cache, snapshot.nodes[0].used)["cpu"] == 0
     assert len(snapshot.arriving) == 1
@@ -179,7 +179,7 @@ def test_old_news_change_nothing() -> None:
 
     assert cache.handle(WatchEvent(type="ADDED", object=fresh))
     assert not cache.handle(WatchEvent(type="MODIFIED", object=stale))
-    assert [found.node for found in cache.pods.values()] == ["n1"]
+    assert [pod.node for pod in cache.pods.values()] == ["n1"]
 
 
 def test_a_heartbeat_is_no_news() -> None:
@@ -207,7 +207,7 @@ def test_what_a_selector_lost_sight_of_comes_back_with_its_label() -> None:
     cache.handle(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
 
     assert cache.handle(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
-    assert [found.name for found in cache.pods.values()] == ["a"]
+    assert [pod.name for pod in cache.pods.values()] == ["a"]
 
 
 def test_a_namesake_is_another_pod() -> None:
@@ -216,7 +216,7 @@ def test_a_namesake_is_another_pod() -> None:
     cache.handle(WatchEvent(type="ADDED", object=numbered(pod("a"), 8, "two")))
 
     assert not cache.handle(WatchEvent(type="DELETED", object=numbered(pod("a"), 7, "one")))
-    assert [found.uid for found in cache.pods.values()] == ["two"]
+    assert [pod.uid for pod in cache.pods.values()] == ["two"]
 
 
 def test_a_list_drops_ghosts_and_keeps_what_is_newer() -> None:
@@ -226,7 +226,7 @@ def test_a_list_drops_ghosts_and_keeps_what_is_newer() -> None:
 
     cache.replace("Pod", [numbered(pod("kept"), 4)], "10")
 
-    assert sorted(found.name for found in cache.pods.values()) == ["kept", "newer"]
+    assert sorted(pod.name for pod in cache.pods.values()) == ["kept", "newer"]
 
 
 def test_bars_that_are_over_are_left_out() -> None:
@@ -250,8 +250,8 @@ def curve(*points: Any) -> tuple[tuple[int, int], ...] | None:
     """Give what the plan sees of the speed that a job reported."""
     job = training_job()
     job["status"] = {"throughput": {"curve": list(points)}}
-    found = build_snapshot(cache_of(node("n1"), job), NOW_MS).jobs[0].curve
-    return found.points if found else None
+    reported = build_snapshot(cache_of(node("n1"), job), NOW_MS).jobs[0].curve
+    return reported.points if reported else None
 
 
 def test_reported_speeds_keep_their_ratios() -> None:

@@ -46,16 +46,16 @@ class Noting:
 
 @pytest.fixture
 def stage() -> Stage:
-    found = Stage("n1")
-    found.clock.now_ms = round(time.time() * 1000)
-    return found
+    stage = Stage("n1")
+    stage.clock.now_ms = round(time.time() * 1000)
+    return stage
 
 
 def controller(stage: Stage, noting: Noting, *, cluster: Any = None, **settings: Any) -> Controller:
     now_s = settings.pop("now_s", time.time)
-    found = ControllerSettings(identity="me", lease_namespace="default", **settings)
+    chosen = ControllerSettings(identity="me", lease_namespace="default", **settings)
     cluster = cluster or stage.memory
-    return Controller(cluster, found, log=noting.lines.append, metrics=noting, now_s=now_s)
+    return Controller(cluster, chosen, log=noting.lines.append, metrics=noting, now_s=now_s)
 
 
 def until(claim: Callable[[], object], *, timeout_s: float = 10.0) -> Callable[[], bool]:
@@ -197,8 +197,8 @@ def test_that_all_watches_go_on_again_is_told(stage: Stage) -> None:
 
     controller(stage, noting, cluster=Late(stage.memory)).run(until(lambda: noting.passes))
 
-    told = [line for line in noting.lines if "watch" in line]
-    assert told == ["a watch does not go on: no answer", "all watches go on"]
+    lines = [line for line in noting.lines if "watch" in line]
+    assert lines == ["a watch does not go on: no answer", "all watches go on"]
 
 
 def test_nothing_is_decided_while_a_watch_is_broken(stage: Stage) -> None:
@@ -211,21 +211,21 @@ def test_nothing_is_decided_while_a_watch_is_broken(stage: Stage) -> None:
                 raise UnreachableError("no answer")
             return super().watch(api_version, kind, **options)
 
-    noting, cluster, seen = Noting(), Breaking(stage.memory), list[list[str]]()
+    noting, cluster, trainers = Noting(), Breaking(stage.memory), list[list[str]]()
 
     def goes_on() -> bool:
-        if noting.passes and not seen:
+        if noting.passes and not trainers:
             cluster.is_broken = True
         if cluster.refused == 1 and stage.get("TrainingJob", "train", "paddlepaddle.org/v1") is None:
             stage.put(training_job(minimum=1, maximum=1))
         if cluster.refused == 3 and cluster.is_broken:
-            seen.append(stage.trainers())
+            trainers.append(stage.trainers())
             cluster.is_broken = False
         return bool(stage.trainers())
 
     controller(stage, noting, cluster=cluster, tick_ms=100).run(until(goes_on, timeout_s=20))
 
-    assert seen == [[]]
+    assert trainers == [[]]
     assert stage.trainers() == ["train-trainer-0"]
 
 
@@ -281,7 +281,7 @@ class Following:
         wait_until(holds, what="the claim", timeout_s=10, interval_s=0.01)
 
     def pods(self) -> set[str]:
-        return {found.name for found in self.cache.pods.values()}
+        return {pod.name for pod in self.cache.pods.values()}
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ CRASHED = {"terminated": {"exitCode": 1}}
 
 
 def waiting(reason: str, message: str = "", **other: Any) -> dict[str, Any]:
-    found = {"name": "main", "image": "train:1", "ready": False, "restartCount": 0, **other}
-    return {**found, "state": {"waiting": {"reason": reason, "message": message}}}
+    status = {"name": "main", "image": "train:1", "ready": False, "restartCount": 0, **other}
+    return {**status, "state": {"waiting": {"reason": reason, "message": message}}}
 
 
 def running(**other: Any) -> dict[str, Any]:
@@ -71,16 +71,16 @@ def test_what_a_kubelet_says_is_cut() -> None:
 
 
 def test_of_pods_without_training_nothing_is_remembered() -> None:
-    found = facts.parse_pod({**pod("web"), "status": {"containerStatuses": [waiting("ErrImagePull")]}})
-    assert found.held_up == ""
+    parsed = facts.parse_pod({**pod("web"), "status": {"containerStatuses": [waiting("ErrImagePull")]}})
+    assert parsed.held_up == ""
 
 
 @pytest.fixture
 def stage() -> Stage:
-    found = Stage("n1", "n2")
-    found.put(training_job(minimum=2, maximum=2))
-    found.step()
-    return found
+    stage = Stage("n1", "n2")
+    stage.put(training_job(minimum=2, maximum=2))
+    stage.step()
+    return stage
 
 
 def hold_up(stage: Stage, name: str, container: dict[str, Any]) -> None:
@@ -95,10 +95,10 @@ def test_the_status_says_of_one_pod_why_it_does_not_begin(stage: Stage) -> None:
         hold_up(stage, name, waiting("ErrImagePull"))
     stage.step()
 
-    said = f"`train-trainer-0`: {PULL}"
-    assert stage.status()["reason"] == f"ready: 0 of 2 trainers; {said}"
-    messages = {each["type"]: each["message"] for each in stage.status()["conditions"]}
-    assert messages["Progressing"] == f"0 of 2 trainers are ready; {said}"
+    message = f"`train-trainer-0`: {PULL}"
+    assert stage.status()["reason"] == f"ready: 0 of 2 trainers; {message}"
+    messages = {condition["type"]: condition["message"] for condition in stage.status()["conditions"]}
+    assert messages["Progressing"] == f"0 of 2 trainers are ready; {message}"
 
 
 def test_tries_by_turns_cost_no_write(stage: Stage) -> None:
@@ -132,7 +132,7 @@ def test_a_gang_that_was_whole_and_crashes_says_so(stage: Stage) -> None:
 Obj = dict[str, Any]
 
 
-def seen(*objects: Obj) -> Snapshot:
+def snapshot_of(*objects: Obj) -> Snapshot:
     cache = ClusterCache()
     for number, obj in enumerate(objects, start=1):
         cache.handle(WatchEvent(type="ADDED", object=numbered(obj, number)))
@@ -140,11 +140,11 @@ def seen(*objects: Obj) -> Snapshot:
 
 
 def planned(*objects: Obj) -> ScalePlan:
-    return plan(seen(*objects), PolicyConfig())
+    return plan(snapshot_of(*objects), PolicyConfig())
 
 
-def places(found: ScalePlan, job: str = "train") -> list[str]:
-    return sorted(found.decisions[f"default/{job}"].places)
+def places(plan: ScalePlan, job: str = "train") -> list[str]:
+    return sorted(plan.decisions[f"default/{job}"].places)
 
 
 def web(*ports: Obj, name: str = "web", **spec: Any) -> Obj:
@@ -159,15 +159,15 @@ def test_one_trainer_on_the_network_of_its_node_goes_to_each_node() -> None:
 
 def test_trainers_and_their_parameter_servers_need_nodes_of_their_own() -> None:
     job = training_job(minimum=2, pservers=1, hostNetwork=True)
-    assert "default/train" in {one.key for one in planned(node("n1"), node("n2"), job).unplaced}
-    found = planned(node("n1"), node("n2"), node("n3"), job)
-    assert sorted([*places(found), *found.decisions["default/train"].hints["pserver"]]) == ["n1", "n2", "n3"]
+    assert "default/train" in {row.key for row in planned(node("n1"), node("n2"), job).unplaced}
+    plan = planned(node("n1"), node("n2"), node("n3"), job)
+    assert sorted([*places(plan), *plan.decisions["default/train"].hints["pserver"]]) == ["n1", "n2", "n3"]
 
 
 def test_jobs_with_the_same_port_share_the_nodes() -> None:
     jobs = [training_job(name, hostNetwork=True) for name in ("a", "b")]
-    found = planned(node("n1"), node("n2"), *jobs)
-    assert sorted(places(found, "a") + places(found, "b")) == ["n1", "n2"]
+    plan = planned(node("n1"), node("n2"), *jobs)
+    assert sorted(places(plan, "a") + places(plan, "b")) == ["n1", "n2"]
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ def test_sidecars_hold_ports_and_ended_pods_do_not() -> None:
 def test_a_port_comes_free_only_when_its_pod_is_gone() -> None:
     going = web({"containerPort": 80, "hostPort": 7164}, node="n1", gone_ms=5000)
     job = training_job(hostNetwork=True)
-    (room,) = seen(node("n1"), going, job).arriving
+    (room,) = snapshot_of(node("n1"), going, job).arriving
     assert (room.node, max(room.request[3:])) == ("n1", 1)
 
 
 def test_ports_are_no_resource_unless_a_job_asks_for_them() -> None:
     holder = web({"containerPort": 80, "hostPort": 7164}, node="n1")
-    assert seen(node("n1"), holder, training_job()).resources == ("cpu", "memory", "pods")
+    assert snapshot_of(node("n1"), holder, training_job()).resources == ("cpu", "memory", "pods")
 
 
 TAKEN = "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports."
@@ -218,10 +218,10 @@ TAKEN = "0/2 nodes are available: 2 node(s) didn't have free ports for the reque
 
 def waits(*ports: int, why: str = TAKEN, **spec: Any) -> Obj:
     """Give a pod of others that the scheduler found no node for."""
-    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
-    given = [{"containerPort": 80 + number, "hostPort": port} for number, port in enumerate(ports)]
-    container = {"name": "main", "ports": given, "resources": {"requests": {"cpu": "1"}}}
-    return pod("gate", containers=[container], conditions=[said], **{"priority": 1000, **spec})
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+    declared = [{"containerPort": 80 + number, "hostPort": port} for number, port in enumerate(ports)]
+    container = {"name": "main", "ports": declared, "resources": {"requests": {"cpu": "1"}}}
+    return pod("gate", containers=[container], conditions=[condition], **{"priority": 1000, **spec})
 
 
 def at_work(*on: str, maximum: int = 4, cpu: str = "1", **spec: Any) -> list[Obj]:
@@ -248,9 +248,9 @@ def at_work(*on: str, maximum: int = 4, cpu: str = "1", **spec: Any) -> list[Obj
 
 
 def test_a_trainer_makes_way_for_a_pod_that_waits_for_its_port_alone() -> None:
-    found = planned(node("n1"), node("n2"), *at_work("n1", "n2", hostNetwork=True), waits(7164))
+    plan = planned(node("n1"), node("n2"), *at_work("n1", "n2", hostNetwork=True), waits(7164))
 
-    decision = found.decisions["default/train"]
+    decision = plan.decisions["default/train"]
     assert (decision.target, len(decision.victims)) == (1, 1)
     assert decision.reasons[0].cause == "yield"
 
@@ -268,9 +268,9 @@ def test_a_trainer_makes_way_for_a_pod_that_waits_for_its_port_alone() -> None:
 def test_no_trainer_makes_way_for_its_port(pods: list[Obj]) -> None:
     classes = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": -10}
     low = {**classes, "metadata": {"name": "mlstack-trainer"}}
-    found = planned(low, node("n1"), node("n2"), *at_work("n1", "n2", hostNetwork=True), *pods)
+    plan = planned(low, node("n1"), node("n2"), *at_work("n1", "n2", hostNetwork=True), *pods)
 
-    assert found.decisions["default/train"].victims == ()
+    assert plan.decisions["default/train"].victims == ()
 
 
 @pytest.mark.parametrize("why", [TAKEN, "0/2 nodes are available: 2 Insufficient cpu."])
@@ -279,10 +279,10 @@ def test_trainers_do_not_make_way_where_others_keep_the_port(why: str) -> None:
     keepers = [web({"containerPort": 80, "hostPort": 80}, name=f"w{n}", node=f"n{n}") for n in (1, 2)]
     full = at_work("n1", "n2", cpu="7", maximum=2)
 
-    found = planned(node("n1"), node("n2"), *keepers, *full, waits(80, why=why))
+    plan = planned(node("n1"), node("n2"), *keepers, *full, waits(80, why=why))
 
-    assert found.decisions["default/train"].victims == ()
-    assert [one.key for one in found.unplaced] == ["default/gate"]
+    assert plan.decisions["default/train"].victims == ()
+    assert [row.key for row in plan.unplaced] == ["default/gate"]
     keepers[1] = web(name="w2", node="n2")
     without = planned(node("n1"), node("n2"), *keepers, *full, waits(80, why=why))
     assert without.decisions["default/train"].victims == ("train-trainer-1",)
@@ -290,14 +290,14 @@ def test_trainers_do_not_make_way_where_others_keep_the_port(why: str) -> None:
 
 def test_ports_that_go_together_count_as_one() -> None:
     many = training_job(hostNetwork=True, port=7900, ports_num=100, ports_num_for_sparse=100)
-    assert len(seen(node("n1"), many).resources) == 4
+    assert len(snapshot_of(node("n1"), many).resources) == 4
     holder = web({"containerPort": 80, "hostPort": 8000}, node="n1")
     assert places(planned(node("n1"), node("n2"), holder, many)) == ["n2"]
 
 
 def test_a_job_that_waits_for_a_port_says_so() -> None:
-    found = planned(node("n1"), node("n2"), training_job(minimum=3, hostNetwork=True))
-    text = found.decisions["default/train"].reasons[0].text
+    plan = planned(node("n1"), node("n2"), training_job(minimum=3, hostNetwork=True))
+    text = plan.decisions["default/train"].reasons[0].text
     assert text == "no room for 3 host ports 7165/TCP of its gang"
 
 

@@ -32,19 +32,19 @@ class Election:
     """Candidates for one lease."""
 
     time: Time = field(default_factory=Time)
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.cluster = Counting(MemoryCluster(load_schemas("1.36"), clock=self.time))
 
     def candidate(self, name: str) -> LeaderElector:
         lease = Lease(cluster=self.cluster, namespace="default", name="lock", holder=name, now_s=self.time)
-        return LeaderElector(lease, self.time, self.told.append)
+        return LeaderElector(lease, self.time, self.lines.append)
 
     def lease(self) -> dict[str, object]:
-        found = self.cluster.get(ObjectRef("coordination.k8s.io/v1", "Lease", "default", "lock"))
-        assert found is not None
-        return dict(found["spec"])
+        lease = self.cluster.get(ObjectRef("coordination.k8s.io/v1", "Lease", "default", "lock"))
+        assert lease is not None
+        return dict(lease["spec"])
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_leader_that_slept_too_long_sees_who_leads_now(election: Election) -> 
     first.attempt()
 
     assert not first.is_leading
-    assert election.told[-1] == "a does not lead any more: the lease went to b"
+    assert election.lines[-1] == "a does not lead any more: the lease went to b"
 
 
 def test_a_released_lease_is_taken_at_once_and_goes_on_counting(election: Election) -> None:
@@ -139,31 +139,31 @@ def test_a_released_lease_is_taken_at_once_and_goes_on_counting(election: Electi
 
 def test_what_is_in_the_way_is_told_once(election: Election) -> None:
     lease = Lease(cluster=election.cluster, namespace="nowhere", name="lock", holder="a", now_s=election.time)
-    candidate = LeaderElector(lease, election.time, election.told.append)
+    candidate = LeaderElector(lease, election.time, election.lines.append)
 
     for _ in range(3):
         candidate.attempt()
         candidate.report()
 
-    assert len(election.told) == 1
-    assert "nowhere" in election.told[0]
+    assert len(election.lines) == 1
+    assert "nowhere" in election.lines[0]
 
 
 def test_whoever_goes_on_trying_says_what_is_in_the_way(election: Election) -> None:
     lease = Lease(cluster=election.cluster, namespace="nowhere", name="lock", holder="a", now_s=election.time)
-    told: Queue[str] = Queue()
-    candidate = LeaderElector(lease, election.time, told.put)
+    lines: Queue[str] = Queue()
+    candidate = LeaderElector(lease, election.time, lines.put)
 
     candidate.start()
 
-    assert told.get(timeout=10).startswith("the lease cannot be had: ")
+    assert lines.get(timeout=10).startswith("the lease cannot be had: ")
     candidate.stop()
 
 
 def test_a_leader_that_is_certainly_gone_is_followed_at_once(election: Election) -> None:
     election.candidate("dead").attempt()
     lease = Lease(cluster=election.cluster, namespace="default", name="lock", holder="b", now_s=election.time)
-    second = LeaderElector(lease, election.time, election.told.append, lambda name: name == "dead")
+    second = LeaderElector(lease, election.time, election.lines.append, lambda name: name == "dead")
 
     second.attempt()
 
@@ -183,7 +183,7 @@ def test_whoever_stands_by_says_once_who_has_the_lease_and_where(election: Elect
         third.attempt()
         election.time.seconds += 2
 
-    assert [line for line in election.told if line.startswith("c ")] == [
+    assert [line for line in election.lines if line.startswith("c ")] == [
         "c stands by: a has the Lease `default/lock`",
         "c stands by: b has the Lease `default/lock`",
     ]
@@ -199,8 +199,8 @@ def hold(cluster: MemoryCluster, namespace: str, name: str = "mlstack-elastic") 
 
 
 def find(cluster: Any) -> tuple[str, list[str]]:
-    told: list[str] = []
-    return find_lease_namespace(cluster, "mlstack-elastic", default="default", log=told.append), told
+    lines: list[str] = []
+    return find_lease_namespace(cluster, "mlstack-elastic", default="default", log=lines.append), lines
 
 
 class Failing(ClientWrapper):
@@ -238,10 +238,10 @@ def test_several_are_refused_by_name(cluster: MemoryCluster) -> None:
 
 
 def test_whoever_may_not_look_is_told_what_follows(cluster: MemoryCluster) -> None:
-    namespace, told = find(Failing(cluster, ForbiddenError("no")))
+    namespace, lines = find(Failing(cluster, ForbiddenError("no")))
 
     assert namespace == "default"
-    [line] = told
+    [line] = lines
     assert "`default/mlstack-elastic`" in line and "--lease-namespace" in line
 
 

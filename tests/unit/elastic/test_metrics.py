@@ -47,7 +47,7 @@ class Unwilling(ClientWrapper):
         return super().delete(ref, **options)
 
 
-def told(metrics: Metrics, name: str) -> dict[str, float]:
+def values(metrics: Metrics, name: str) -> dict[str, float]:
     """Give the values of a metric by the values of its labels, in the order of the labels' names."""
     lines = filter(None, map(LINE.fullmatch, metrics.text().decode().splitlines()))
     return {
@@ -66,7 +66,7 @@ def get(port: int, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def seen(stage: Stage, **options: Any) -> Metrics:
+def metrics_of(stage: Stage, **options: Any) -> Metrics:
     """Give the metrics after one more pass."""
     metrics = Metrics(Time())
     metrics.observe_pass(stage.step(**options), seconds=0.01)
@@ -95,12 +95,12 @@ def test_trainers_of_a_job_are_told() -> None:
         subresource="status",
     )
 
-    metrics = seen(stage)
+    metrics = metrics_of(stage)
 
     # 8 cores: 3 trainers of `elastic` (two of the three beyond its minimum), 1 of `rigid`.
     jobs = ("elastic default", "rigid default", "huge default")
     names = ("desired", "bound", "ready", "min", "max", "fulfilment")
-    assert {name: [told(metrics, f"job_{name}")[job] for job in jobs] for name in names} == {
+    assert {name: [values(metrics, f"job_{name}")[job] for job in jobs] for name in names} == {
         "desired": [3, 1, 0],
         "bound": [3, 1, 0],
         "ready": [2, 1, 0],
@@ -108,7 +108,7 @@ def test_trainers_of_a_job_are_told() -> None:
         "max": [4, 1, 9],
         "fulfilment": [pytest.approx(2 / 3), 1, 0],
     }
-    assert told(metrics, "jain_index") == {"": 0.8}  # (3 + 1)² / (2 · (9 + 1))
+    assert values(metrics, "jain_index") == {"": 0.8}  # (3 + 1)² / (2 · (9 + 1))
 
 
 def test_phases_and_changes_are_told() -> None:
@@ -120,9 +120,9 @@ def test_phases_and_changes_are_told() -> None:
     for _ in range(2):
         metrics.observe_pass(stage.step(), seconds=0.01)
 
-    assert told(metrics, "jobs") == {"Admitted": 1}
-    assert told(metrics, "scale_operations_total") == {"up admitted": 1}
-    assert told(metrics, "foreign_pods_pending") == {"7": 2}
+    assert values(metrics, "jobs") == {"Admitted": 1}
+    assert values(metrics, "scale_operations_total") == {"up admitted": 1}
+    assert values(metrics, "foreign_pods_pending") == {"7": 2}
 
 
 def test_a_gang_that_is_given_up_counts_as_a_change_of_its_trainers() -> None:
@@ -134,8 +134,8 @@ def test_a_gang_that_is_given_up_counts_as_a_change_of_its_trainers() -> None:
 
     metrics.observe_pass(stage.step(seconds=91), seconds=0.01)  # no pod of its parameter servers ever came
 
-    assert told(metrics, "scale_operations_total") == {"down stuck": 1}
-    assert told(metrics, "job_desired") == {"train default": 0}
+    assert values(metrics, "scale_operations_total") == {"down stuck": 1}
+    assert values(metrics, "job_desired") == {"train default": 0}
 
 
 def test_pending_jobs_are_counted_in_both_ways() -> None:
@@ -149,32 +149,32 @@ def test_pending_jobs_are_counted_in_both_ways() -> None:
         ObjectRef("v1", "Pod", "default", "bound-trainer-0"), {"spec": {"nodeName": "n1"}}
     )  # its container is not made yet
 
-    assert told(seen(stage), "pending_jobs") == {"": 2}
-    assert told(seen(stage), "incomplete_jobs") == {"": 2}
+    assert values(metrics_of(stage), "pending_jobs") == {"": 2}
+    assert values(metrics_of(stage), "incomplete_jobs") == {"": 2}
 
     stage.put(training_job("alone", minimum=1, maximum=1, pservers=1))
     stage.step()
     stage.run_pods()  # but no pod of its parameter servers is there
 
-    assert told(seen(stage), "pending_jobs") == {"": 1}
-    assert told(seen(stage), "incomplete_jobs") == {"": 2}
+    assert values(metrics_of(stage), "pending_jobs") == {"": 1}
+    assert values(metrics_of(stage), "incomplete_jobs") == {"": 2}
 
     stage.run_sets()
     stage.run_pods()
 
-    assert told(seen(stage), "incomplete_jobs") == {"": 1}
+    assert values(metrics_of(stage), "incomplete_jobs") == {"": 1}
 
 
 def test_a_job_with_fewer_trainers_than_its_minimum_is_incomplete() -> None:
     stage = Stage("n1")
     stage.put(training_job(minimum=2, maximum=2))
     stage.settle()
-    assert told(seen(stage), "incomplete_jobs") == {"": 0}
+    assert values(metrics_of(stage), "incomplete_jobs") == {"": 0}
     stage.delete("Pod", "train-trainer-0")
 
-    metrics = seen(stage)
+    metrics = metrics_of(stage)
 
-    assert (told(metrics, "incomplete_jobs"), told(metrics, "pending_jobs")) == ({"": 1}, {"": 0})
+    assert (values(metrics, "incomplete_jobs"), values(metrics, "pending_jobs")) == ({"": 1}, {"": 0})
 
 
 def test_a_job_that_is_suspended_or_done_is_not_pending() -> None:
@@ -184,10 +184,10 @@ def test_a_job_that_is_suspended_or_done_is_not_pending() -> None:
     stage.end("done-trainer-0", phase="Succeeded")
     stage.put(training_job("idle", suspend=True))
 
-    metrics = seen(stage)
+    metrics = metrics_of(stage)
 
-    assert told(metrics, "jobs") == {"Completing": 1, "Suspended": 1}
-    assert told(metrics, "incomplete_jobs") == {"": 0}
+    assert values(metrics, "jobs") == {"Completing": 1, "Suspended": 1}
+    assert values(metrics, "incomplete_jobs") == {"": 0}
 
 
 @pytest.mark.parametrize(
@@ -207,13 +207,13 @@ def test_deletions_that_the_cluster_took_are_counted(
     unwilling.error, unwilling.is_late = error, is_late
     crowded.reconciler = Reconciler(unwilling, crowded.cache, is_dry=is_dry)
 
-    found = crowded.step()
+    report = crowded.step()
     metrics = Metrics(Time())
-    metrics.observe_pass(found, seconds=0.01)
+    metrics.observe_pass(report, seconds=0.01)
 
-    assert sum(action.verb == "delete" for action in found.actions) == 2
-    assert told(metrics, "trainer_deletions_total") == {"": counted}
-    assert told(metrics, "scale_operations_total") == ({} if is_dry else {"down yield": 1})
+    assert sum(action.verb == "delete" for action in report.actions) == 2
+    assert values(metrics, "trainer_deletions_total") == {"": counted}
+    assert values(metrics, "scale_operations_total") == ({} if is_dry else {"down yield": 1})
 
 
 def test_deletions_of_a_pass_that_was_cut_short_are_counted_later(crowded: Stage) -> None:
@@ -232,7 +232,7 @@ def test_deletions_of_a_pass_that_was_cut_short_are_counted_later(crowded: Stage
         crowded.step()
     cut.left = 9
 
-    assert told(seen(crowded, seconds=5), "trainer_deletions_total") == {"": 2}
+    assert values(metrics_of(crowded, seconds=5), "trainer_deletions_total") == {"": 2}
 
 
 def test_parameter_servers_and_ended_trainers_are_no_deleted_trainers() -> None:
@@ -242,21 +242,21 @@ def test_parameter_servers_and_ended_trainers_are_no_deleted_trainers() -> None:
     stage.run_pods()
     stage.run_sets()
     stage.refuse_pods()
-    found = stage.step(seconds=21)  # its parameter server found no place, and is made again
-    metrics.observe_pass(found, seconds=0.01)
-    assert [str(one.ref) for one in found.taken if one.verb == "delete"] == [
+    report = stage.step(seconds=21)  # its parameter server found no place, and is made again
+    metrics.observe_pass(report, seconds=0.01)
+    assert [str(action.ref) for action in report.taken if action.verb == "delete"] == [
         "Pod default/my-trainer-x-pserver-0"
     ]
     stage.settle()
     stage.end("my-trainer-x-trainer-0", phase="Failed", reason="Evicted")
 
-    found = stage.step()
-    metrics.observe_pass(found, seconds=0.01)
+    report = stage.step()
+    metrics.observe_pass(report, seconds=0.01)
 
-    assert [str(one.ref) for one in found.taken if one.verb == "delete"] == [
+    assert [str(action.ref) for action in report.taken if action.verb == "delete"] == [
         "Pod default/my-trainer-x-trainer-0"
     ]
-    assert told(metrics, "trainer_deletions_total") == {"": 0}
+    assert values(metrics, "trainer_deletions_total") == {"": 0}
 
 
 def test_requests_are_counted_by_verb_and_code() -> None:
@@ -265,7 +265,7 @@ def test_requests_are_counted_by_verb_and_code() -> None:
     for status in (201, 201, 409, None):
         metrics.answered("create", status)
 
-    assert told(metrics, "api_requests_total") == {"201 create": 2, "409 create": 1, "<error> create": 1}
+    assert values(metrics, "api_requests_total") == {"201 create": 2, "409 create": 1, "<error> create": 1}
 
 
 def test_the_time_of_the_plan_is_not_that_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,11 +280,11 @@ def test_the_time_of_the_plan_is_not_that_of_the_pass(monkeypatch: pytest.Monkey
     metrics = Metrics(time)
     metrics.observe_pass(stage.step(), seconds=4)
 
-    assert told(metrics, "plan_steps") == {"": 3}
-    assert told(metrics, "plan_seconds_sum") == {"": 0.25}
-    assert told(metrics, "pass_seconds_sum") == {"": 4}
-    assert told(metrics, "pass_seconds_bucket")["2.5"] == 0
-    assert told(metrics, "pass_seconds_bucket")["5.0"] == 1
+    assert values(metrics, "plan_steps") == {"": 3}
+    assert values(metrics, "plan_seconds_sum") == {"": 0.25}
+    assert values(metrics, "pass_seconds_sum") == {"": 4}
+    assert values(metrics, "pass_seconds_bucket")["2.5"] == 0
+    assert values(metrics, "pass_seconds_bucket")["5.0"] == 1
 
 
 def test_waits_are_told_once_they_are_over() -> None:
@@ -296,8 +296,8 @@ def test_waits_are_told_once_they_are_over() -> None:
         stage.run_sets()
         stage.run_pods()
 
-    assert told(metrics, "wait_seconds_count") == {"trainer": 1, "gang": 1}
-    assert told(metrics, "jobs") == {"Running": 1}
+    assert values(metrics, "wait_seconds_count") == {"trainer": 1, "gang": 1}
+    assert values(metrics, "jobs") == {"Running": 1}
 
 
 def test_room_is_told_as_shares() -> None:
@@ -306,49 +306,49 @@ def test_room_is_told_as_shares() -> None:
     stage.put(pod("db", node="n2", cpu="4", phase="Running"))
     stage.put(training_job(minimum=1, maximum=9, cpu="2"))
 
-    metrics = seen(stage)
+    metrics = metrics_of(stage)
 
     # Of 16 cores 11 are taken; of the 5 that are left 1 is too small for a trainer.
-    assert told(metrics, "cluster_allocatable")["cpu"] == 16_000
+    assert values(metrics, "cluster_allocatable")["cpu"] == 16_000
     assert shares(metrics) == [11 / 16, 1 / 16, 4 / 16]
     stage.delete("TrainingJob", "train", JOBS)
     stage.settle()
-    assert shares(seen(stage)) == [11 / 16, 5 / 16, 0], "room that no job wants is stranded as a whole"
+    assert shares(metrics_of(stage)) == [11 / 16, 5 / 16, 0], "room that no job wants is stranded as a whole"
     for name in ("n1", "n2"):
         stage.delete("Node", name)
-    assert told(seen(stage), "cluster_requested_ratio") == {}
+    assert values(metrics_of(stage), "cluster_requested_ratio") == {}
 
 
 def shares(metrics: Metrics) -> list[float]:
     names = ("cluster_requested_ratio", "stranded_ratio", "cluster_placeable_ratio")
-    return [told(metrics, name)["cpu"] for name in names]
+    return [values(metrics, name)["cpu"] for name in names]
 
 
 def test_the_age_is_that_of_the_last_pass() -> None:
     stage, time = Stage("n1"), Time()
     metrics = Metrics(time)
-    assert told(metrics, "snapshot_age_seconds") == {}
+    assert values(metrics, "snapshot_age_seconds") == {}
     metrics.observe_pass(stage.step(), seconds=0.01)
     time.seconds += 7
 
-    assert told(metrics, "snapshot_age_seconds") == {"": 7}
+    assert values(metrics, "snapshot_age_seconds") == {"": 7}
 
 
 def test_only_a_leader_tells_of_jobs(crowded: Stage) -> None:
     metrics = Metrics(Time())
     metrics.observe_loop(is_leading=True, is_synced=True)
     metrics.observe_pass(crowded.step(), seconds=0.01)
-    assert told(metrics, "job_desired") == {"my-trainer-x default": 2}
+    assert values(metrics, "job_desired") == {"my-trainer-x default": 2}
 
     metrics.observe_loop(is_leading=False, is_synced=True)
 
     of_leader = ("job_desired", "jobs", "pending_jobs", "jain_index", "cluster_requested_ratio", "plan_steps")
-    assert [told(metrics, name) for name in (*of_leader, "snapshot_age_seconds")] == [{}] * 7
-    assert told(metrics, "leader") == {"": 0}
-    assert told(metrics, "trainer_deletions_total") == {"": 2}, "counters go on"
+    assert [values(metrics, name) for name in (*of_leader, "snapshot_age_seconds")] == [{}] * 7
+    assert values(metrics, "leader") == {"": 0}
+    assert values(metrics, "trainer_deletions_total") == {"": 2}, "counters go on"
 
     metrics.observe_loop(is_leading=True, is_synced=True)
-    assert told(metrics, "job_desired") == {}, "what it knew before is out of date"
+    assert values(metrics, "job_desired") == {}, "what it knew before is out of date"
 
 
 @pytest.mark.slow

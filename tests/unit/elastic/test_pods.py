@@ -29,8 +29,8 @@ def trainer_of(job: TrainingJob, index: int = 0) -> Obj:
 
 
 def by_name(job: TrainingJob, **options: Any) -> dict[str, Obj]:
-    found = pods.supporting(job, **{"hints": {}, **options})
-    return {f"{each['kind']} {each['metadata']['name']}": each for each in found}
+    manifests = pods.supporting(job, **{"hints": {}, **options})
+    return {f"{manifest['kind']} {manifest['metadata']['name']}": manifest for manifest in manifests}
 
 
 def set_of(job: TrainingJob, role: str, **options: Any) -> Obj:
@@ -44,7 +44,7 @@ def server_of(job: TrainingJob, role: str, **options: Any) -> Obj:
 
 
 def environment(spec: Obj) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in spec["containers"][0]["env"] if "value" in each}
+    return {entry["name"]: entry["value"] for entry in spec["containers"][0]["env"] if "value" in entry}
 
 
 SMALL = parse(small_job())
@@ -71,7 +71,7 @@ FULL: Obj = {
 @pytest.mark.parametrize("version", ["1.30", "1.37"])
 def test_the_objects_are_sound(job: TrainingJob, version: str) -> None:
     manifests = [pods.trainer(job, 0, transitions=3), *pods.supporting(job, hints={}, transitions=3)]
-    objects = [KubeObject(data=each) for each in manifests]
+    objects = [KubeObject(data=manifest) for manifest in manifests]
     faults = validate_objects(objects, load_schemas(version)).faults
     assert [str(fault) for fault in faults if fault.severity == "error"] == []
 
@@ -88,11 +88,11 @@ def test_a_job_becomes_services_budgets_and_stateful_sets() -> None:
 
 
 def test_everything_is_owned_by_the_job_and_carries_its_labels() -> None:
-    for each in (
+    for manifest in (
         pods.trainer(job_of(), 0, transitions=3),
         *pods.supporting(job_of(), hints={}, transitions=3),
     ):
-        metadata = each["metadata"]
+        metadata = manifest["metadata"]
         assert metadata["namespace"] == "team"
         assert metadata["labels"]["mlstack.dev/training-job"] == "example"
         (owner,) = metadata["ownerReferences"]
@@ -119,7 +119,7 @@ def test_a_trainer_goes_quickly_and_is_never_restarted_in_place() -> None:
     pod = trainer_of(job_of())
     assert (pod["restartPolicy"], pod["terminationGracePeriodSeconds"]) == ("Never", 5)
     assert pod["priorityClassName"] == "mlstack-trainer"
-    assert {each["tolerationSeconds"] for each in pod["tolerations"]} == {5}
+    assert {toleration["tolerationSeconds"] for toleration in pod["tolerations"]} == {5}
 
 
 @pytest.mark.parametrize("required", [True, False])
@@ -133,9 +133,9 @@ def test_servers_are_held_to_the_hinted_nodes_until_the_hint_is_dropped(required
 
 
 def test_a_stateful_set_starts_at_once_and_restarts_nothing_by_itself() -> None:
-    found = set_of(job_of(), "pserver")
-    assert (found["replicas"], found["podManagementPolicy"]) == (2, "Parallel")
-    assert found["updateStrategy"] == {"type": "OnDelete"}
+    spec = set_of(job_of(), "pserver")
+    assert (spec["replicas"], spec["podManagementPolicy"]) == (2, "Parallel")
+    assert spec["updateStrategy"] == {"type": "OnDelete"}
     assert set_of(job_of(), "pserver", is_running=False)["replicas"] == 0
 
 
@@ -146,13 +146,13 @@ def test_budgets_protect_the_minimum_of_trainers_and_every_server() -> None:
 
 
 def test_claims_outlive_pods_and_are_mounted() -> None:
-    found = set_of(job_of(**FULL), "master")
-    [claim] = found["volumeClaimTemplates"]
+    spec = set_of(job_of(**FULL), "master")
+    [claim] = spec["volumeClaimTemplates"]
     assert claim["spec"]["resources"]["requests"]["storage"] == "1Gi"
-    assert found["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
-    master, etcd = found["template"]["spec"]["containers"]
-    folder = environment(found["template"]["spec"])["MLSTACK_CHECKPOINT_DIR"]
-    assert folder in [each["mountPath"] for each in master["volumeMounts"]]
+    assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    master, etcd = spec["template"]["spec"]["containers"]
+    folder = environment(spec["template"]["spec"])["MLSTACK_CHECKPOINT_DIR"]
+    assert folder in [mount["mountPath"] for mount in master["volumeMounts"]]
     assert etcd["volumeMounts"][0]["name"] == claim["metadata"]["name"]
 
 
@@ -179,13 +179,13 @@ def test_what_the_job_sets_itself_wins() -> None:
         job_of(securityContext={"runAsUser": 33}, env=[{"name": "PET_MAX_RESTARTS", "value": "3"}])
     )
     assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsNonRoot"]) == (33, True)
-    names = [each["name"] for each in pod["containers"][0]["env"]]
+    names = [entry["name"] for entry in pod["containers"][0]["env"]]
     assert (names.count("PET_MAX_RESTARTS"), environment(pod)["PET_MAX_RESTARTS"]) == (1, "3")
 
 
 def test_the_environment_has_edls_names() -> None:
-    found = environment(trainer_of(job_of(passes=3)))
-    assert {name: found[name] for name in found if "PADDLE" in name or name in ("TRAINERS", "PSERVERS")} == {
+    env = environment(trainer_of(job_of(passes=3)))
+    assert {name: env[name] for name in env if "PADDLE" in name or name in ("TRAINERS", "PSERVERS")} == {
         "PADDLE_JOB_NAME": "example",
         "TRAINERS": "2",
         "PSERVERS": "2",
@@ -197,7 +197,7 @@ def test_the_environment_has_edls_names() -> None:
         "PADDLE_INIT_NUM_PASSES": "3",
         "PADDLE_INIT_USE_GPU": "0",
     }
-    assert found["ENTRY"] == found["TOPOLOGY"] == "python /workspace/train.py"
+    assert env["ENTRY"] == env["TOPOLOGY"] == "python /workspace/train.py"
 
 
 def test_peers_and_the_meeting_point_are_found_by_name_without_asking_kubernetes() -> None:
@@ -250,7 +250,7 @@ def test_what_is_planned_is_what_the_pod_requests() -> None:
 
 
 def ports(container: Obj) -> dict[str, int]:
-    return {each["name"]: each["containerPort"] for each in container["ports"]}
+    return {port["name"]: port["containerPort"] for port in container["ports"]}
 
 
 def test_ports_are_consecutive_and_named_as_edl_named_them() -> None:

@@ -46,13 +46,13 @@ def job(
     ready = count if ready is None else ready
     pods = tuple(
         Trainer(
-            name=f"{name}-{each}",
-            node=node if each < ready else "",
+            name=f"{name}-{number}",
+            node=node if number < ready else "",
             planned="",
-            created_ms=each,
-            is_ready=each < ready,
+            created_ms=number,
+            is_ready=number < ready,
         )
-        for each in range(count)
+        for number in range(count)
     )
     return Job(
         key=f"default/{name}",
@@ -71,7 +71,7 @@ def cluster(*jobs: Job, nodes: tuple[Vector, ...], demands: tuple[Demand, ...] =
         now_ms=0,
         resources=RESOURCES,
         nodes=tuple(
-            Node(name=f"n{each}", allocatable=node, used=(0, 0, 0)) for each, node in enumerate(nodes)
+            Node(name=f"n{index}", allocatable=node, used=(0, 0, 0)) for index, node in enumerate(nodes)
         ),
         demands=demands,
         jobs=jobs,
@@ -207,7 +207,7 @@ def test_one_node_with_room_means_room_everywhere_in_the_original_alone(
     used = [request(12)] * 100 + [request(2)]
     snapshot = replace(
         snapshot,
-        nodes=tuple(replace(node, used=each) for node, each in zip(snapshot.nodes, used, strict=True)),
+        nodes=tuple(replace(node, used=cores) for node, cores in zip(snapshot.nodes, used, strict=True)),
     )
     assert targets(policy, snapshot, load=97) == [expected]
 

@@ -43,7 +43,7 @@ def test_a_ranking_does_not_grow_with_the_number_of_attempts() -> None:
         find(cluster)
         cluster.reserve(cluster.by_name["b"], (1,), "web")
         cluster.rollback(0)
-    rankings = [each for each in cluster.searches.values() if isinstance(each, Ranking)]
+    rankings = [search for search in cluster.searches.values() if isinstance(search, Ranking)]
     assert find(cluster) is cluster.by_name["b"]
     assert rankings and all(len(ranking._heap) <= CROWDED for ranking in rankings)
 

@@ -49,106 +49,106 @@ def moment(*jobs: Job, cores: tuple[int, ...], demands: tuple[Demand, ...] = (),
     return Snapshot(now_ms=now_ms, resources=CPU, nodes=nodes(*cores), jobs=jobs, demands=demands)
 
 
-def targets(found: ScalePlan) -> dict[str, int]:
-    return {key: decision.target for key, decision in found.decisions.items()}
+def targets(plan: ScalePlan) -> dict[str, int]:
+    return {key: decision.target for key, decision in plan.decisions.items()}
 
 
-def causes(found: ScalePlan, key: str) -> list[str]:
-    return [reason.cause for reason in found.decisions[key].reasons]
+def causes(plan: ScalePlan, key: str) -> list[str]:
+    return [reason.cause for reason in plan.decisions[key].reasons]
 
 
-def why(found: ScalePlan, key: str) -> str:
-    return found.decisions[key].reasons[0].text
+def why(plan: ScalePlan, key: str) -> str:
+    return plan.decisions[key].reasons[0].text
 
 
 def test_waiting_job_is_admitted_whole_and_grows_into_free_room() -> None:
     gang = (GangRole(name="master", count=1, request=(1,)), GangRole(name="pserver", count=2, request=(2,)))
-    found = decide(moment(waiting("a", gang=gang, maximum=3), cores=(4, 5)))
-    decision = found.decisions["a"]
+    plan = decide(moment(waiting("a", gang=gang, maximum=3), cores=(4, 5)))
+    decision = plan.decisions["a"]
     assert (decision.is_admitted, decision.target, len(decision.places)) == (True, 3, 3)
     assert {role: len(where) for role, where in decision.hints.items()} == {"master": 1, "pserver": 2}
-    assert causes(found, "a") == ["admitted", "growth"]
+    assert causes(plan, "a") == ["admitted", "growth"]
 
 
 def test_waiting_job_without_a_minimum_is_admitted_with_a_trainer_or_keeps_no_room() -> None:
-    found = decide(moment(waiting("a", minimum=0, maximum=2), cores=(2,)))
-    assert (targets(found), causes(found, "a")) == ({"a": 2}, ["admitted", "growth"])
+    plan = decide(moment(waiting("a", minimum=0, maximum=2), cores=(2,)))
+    assert (targets(plan), causes(plan, "a")) == ({"a": 2}, ["admitted", "growth"])
     gang = (GangRole(name="master", count=1, request=(1,)),)
-    found = decide(moment(waiting("a", minimum=0, size=3, gang=gang), waiting("b"), cores=(3,)))
-    assert (targets(found), why(found, "a")) == ({"a": 0, "b": 3}, "no room for 0.004 cpu of its gang")
+    plan = decide(moment(waiting("a", minimum=0, size=3, gang=gang), waiting("b"), cores=(3,)))
+    assert (targets(plan), why(plan, "a")) == ({"a": 0, "b": 3}, "no room for 0.004 cpu of its gang")
 
 
 def test_job_waits_without_pods_where_its_gang_does_not_fit() -> None:
-    found = decide(moment(waiting("a", minimum=3), cores=(1, 1)))
-    assert (targets(found), causes(found, "a")) == ({"a": 0}, ["waiting"])
-    assert [row.key for row in found.unplaced] == ["a"]
-    assert not found.decisions["a"].places
+    plan = decide(moment(waiting("a", minimum=3), cores=(1, 1)))
+    assert (targets(plan), causes(plan, "a")) == ({"a": 0}, ["waiting"])
+    assert [row.key for row in plan.unplaced] == ["a"]
+    assert not plan.decisions["a"].places
 
 
 def test_free_room_goes_to_the_job_that_is_worst_off() -> None:
-    found = decide(moment(running("a", "n0", "n0", "n0"), running("b", "n0"), cores=(8,)))
-    assert targets(found) == {"a": 4, "b": 4}
+    plan = decide(moment(running("a", "n0", "n0", "n0"), running("b", "n0"), cores=(8,)))
+    assert targets(plan) == {"a": 4, "b": 4}
 
 
 def test_pod_of_others_takes_a_trainer_above_the_minimum_of_the_richest_job() -> None:
     demand = Demand(key="web", request=(1,), priority=1000, created_ms=0)
     jobs = (running("a", "n0", "n0", "n0"), running("b", "n0", "n0"))
-    found = decide(moment(*jobs, cores=(5,), demands=(demand,)), moves=0)
-    assert targets(found) == {"a": 2, "b": 2}
-    assert causes(found, "a") == ["yield"]
-    assert [(row.key, row.node) for row in found.reservations] == [("web", "n0")]
+    plan = decide(moment(*jobs, cores=(5,), demands=(demand,)), moves=0)
+    assert targets(plan) == {"a": 2, "b": 2}
+    assert causes(plan, "a") == ["yield"]
+    assert [(row.key, row.node) for row in plan.reservations] == [("web", "n0")]
 
 
 def test_pod_of_others_goes_to_the_node_where_the_richest_job_loses() -> None:
     demand = Demand(key="web", request=(1,), priority=1000, created_ms=0)
     jobs = (running("poor", "n0", "n0"), running("rich", "n1", "n1", "n1"))
-    found = decide(moment(*jobs, cores=(2, 3), demands=(demand,)), moves=0)
-    assert targets(found) == {"poor": 2, "rich": 2}
+    plan = decide(moment(*jobs, cores=(2, 3), demands=(demand,)), moves=0)
+    assert targets(plan) == {"poor": 2, "rich": 2}
 
 
 def test_pod_that_is_tied_to_a_node_comes_before_one_that_may_go_anywhere() -> None:
     free = Demand(key="a-free", request=(1,), priority=1000, created_ms=0)
     tied = Demand(key="b-tied", request=(1,), priority=1000, created_ms=0, nodes=frozenset({"n0"}))
-    found = decide(moment(cores=(1, 1), demands=(free, tied)))
-    assert {(row.key, row.node) for row in found.reservations} == {("a-free", "n1"), ("b-tied", "n0")}
+    plan = decide(moment(cores=(1, 1), demands=(free, tied)))
+    assert {(row.key, row.node) for row in plan.reservations} == {("a-free", "n1"), ("b-tied", "n0")}
 
 
 def test_pod_that_cannot_be_placed_costs_nobody_a_trainer() -> None:
     demand = Demand(key="web", request=(4,), priority=1000, created_ms=0)
-    found = decide(moment(running("a", "n0", "n0"), cores=(3,), demands=(demand,)))
-    assert not found.decisions["a"].victims
-    assert [row.key for row in found.unplaced] == ["web"]
+    plan = decide(moment(running("a", "n0", "n0"), cores=(3,), demands=(demand,)))
+    assert not plan.decisions["a"].victims
+    assert [row.key for row in plan.unplaced] == ["web"]
 
 
 def test_room_that_is_about_to_come_free_is_promised_once() -> None:
     demand = Demand(key="web", request=(1,), priority=1000, created_ms=0)
     snapshot = moment(running("a", "n0"), cores=(2,), demands=(demand,))
-    found = decide(replace(snapshot, arriving=(Held(node="n0", request=(1,)),)))
-    assert (targets(found), found.decisions["a"].places) == ({"a": 1}, ())
+    plan = decide(replace(snapshot, arriving=(Held(node="n0", request=(1,)),)))
+    assert (targets(plan), plan.decisions["a"].places) == ({"a": 1}, ())
 
 
 def test_trainer_goes_where_there_is_room_at_once_rather_than_soon() -> None:
     snapshot = moment(waiting("a", maximum=1), cores=(1, 1))
-    found = decide(replace(snapshot, arriving=(Held(node="n0", request=(1,)),)))
-    assert found.decisions["a"].places == ("n1",)
+    plan = decide(replace(snapshot, arriving=(Held(node="n0", request=(1,)),)))
+    assert plan.decisions["a"].places == ("n1",)
 
 
 def test_gang_of_a_new_job_takes_trainers_above_minima() -> None:
-    found = decide(moment(running("a", *["n0"] * 4), waiting("b", minimum=2), cores=(4,)))
-    assert targets(found) == {"a": 2, "b": 2}
-    assert causes(found, "a") == ["gang"]
+    plan = decide(moment(running("a", *["n0"] * 4), waiting("b", minimum=2), cores=(4,)))
+    assert targets(plan) == {"a": 2, "b": 2}
+    assert causes(plan, "a") == ["gang"]
 
 
 def test_gang_of_large_trainers_takes_many_small_ones() -> None:
     small = (running("a", *["n0"] * 12, maximum=12), running("b", *["n1"] * 12, maximum=12))
-    found = decide(moment(*small, waiting("large", minimum=4, maximum=4, size=5), cores=(12, 12)))
-    assert targets(found) == {"a": 2, "b": 2, "large": 4}
+    plan = decide(moment(*small, waiting("large", minimum=4, maximum=4, size=5), cores=(12, 12)))
+    assert targets(plan) == {"a": 2, "b": 2, "large": 4}
 
 
 def test_waiting_job_is_admitted_on_the_nodes_that_it_is_tied_to() -> None:
     tied = waiting("tied", minimum=2, maximum=9, nodes=frozenset({"n1"}))
-    found = decide(moment(tied, cores=(5, 3)))
-    assert found.decisions["tied"].places == ("n1", "n1", "n1")
+    plan = decide(moment(tied, cores=(5, 3)))
+    assert plan.decisions["tied"].places == ("n1", "n1", "n1")
 
 
 def test_job_of_lower_priority_is_taken_off_whole_for_a_higher_gang() -> None:
@@ -156,28 +156,28 @@ def test_job_of_lower_priority_is_taken_off_whole_for_a_higher_gang() -> None:
         running("old", "n0", "n0", minimum=2, created_ms=1),
         running("new", "n0", "n0", minimum=2, created_ms=2),
     )
-    found = decide(moment(*low, waiting("high", minimum=2, priority=1), cores=(4,)))
-    assert targets(found) == {"old": 2, "new": 0, "high": 2}
-    assert causes(found, "new") == ["suspended"]
+    plan = decide(moment(*low, waiting("high", minimum=2, priority=1), cores=(4,)))
+    assert targets(plan) == {"old": 2, "new": 0, "high": 2}
+    assert causes(plan, "new") == ["suspended"]
 
 
 def test_job_of_large_trainers_is_taken_off_for_a_gang_as_large() -> None:
     low = running("low", *["n0"] * 4, minimum=4, size=5)
-    found = decide(moment(low, waiting("high", minimum=4, maximum=4, size=5, priority=1), cores=(20,)))
-    assert targets(found) == {"low": 0, "high": 4}
+    plan = decide(moment(low, waiting("high", minimum=4, maximum=4, size=5, priority=1), cores=(20,)))
+    assert targets(plan) == {"low": 0, "high": 4}
 
 
 def test_no_job_is_taken_off_whose_room_is_of_no_use() -> None:
     far = [running(f"far{index}", "n1", created_ms=3 + index) for index in range(4)]
     near = running("near", "n0", "n0", minimum=2, created_ms=2)
     high = waiting("high", minimum=2, maximum=2, priority=1, nodes=frozenset({"n0"}))
-    found = decide(moment(*far, near, high, cores=(2, 4)))
-    assert targets(found) == {**{each.key: 1 for each in far}, "near": 0, "high": 2}
+    plan = decide(moment(*far, near, high, cores=(2, 4)))
+    assert targets(plan) == {**{job.key: 1 for job in far}, "near": 0, "high": 2}
 
 
 def test_job_of_equal_priority_is_not_taken_off() -> None:
-    found = decide(moment(running("a", "n0", "n0", minimum=2), waiting("b", minimum=2), cores=(2,)))
-    assert targets(found) == {"a": 2, "b": 0}
+    plan = decide(moment(running("a", "n0", "n0", minimum=2), waiting("b", minimum=2), cores=(2,)))
+    assert targets(plan) == {"a": 2, "b": 0}
 
 
 def test_fairness_moves_are_bounded_and_need_a_gap_of_two() -> None:
@@ -204,9 +204,9 @@ def test_trainer_that_found_no_node_in_time_is_withdrawn_and_its_node_passed_ove
     lost = Trainer(name="late", node="", planned="n0", created_ms=100_000)
     snapshot = moment(replace(job, trainers=(*job.trainers, lost)), cores=(2,), now_ms=116_000)
     assert "stuck" not in causes(decide(replace(snapshot, now_ms=114_000)), "a")
-    found = decide(snapshot)
-    assert (found.decisions["a"].victims, targets(found)) == (("late",), {"a": 1})
-    assert "stuck" in causes(found, "a")
+    plan = decide(snapshot)
+    assert (plan.decisions["a"].victims, targets(plan)) == (("late",), {"a": 1})
+    assert "stuck" in causes(plan, "a")
     unseen = replace(job, trainers=(*job.trainers, replace(lost, is_tried=False)))
     assert causes(decide(moment(unseen, cores=(2,), now_ms=116_000)), "a") == ["steady"]
     assert "stuck" in causes(decide(moment(unseen, cores=(2,), now_ms=161_000)), "a")
@@ -218,18 +218,18 @@ def test_trainer_waits_as_long_as_its_node_waits_for_somebody_to_go() -> None:
     job = running("a", "n0")
     late = Trainer(name="late", node="", planned="n0", created_ms=0)
     snapshot = moment(replace(job, trainers=(*job.trainers, late)), cores=(2,), now_ms=16_000)
-    found = decide(replace(snapshot, arriving=(Held(node="n0", request=(1,)),)))
-    assert not found.decisions["a"].victims
+    plan = decide(replace(snapshot, arriving=(Held(node="n0", request=(1,)),)))
+    assert not plan.decisions["a"].victims
 
 
 def test_job_above_its_maximum_shrinks_at_once() -> None:
-    found = decide(moment(running("a", *["n0"] * 4, maximum=2), cores=(4,)))
-    assert (targets(found), causes(found, "a")) == ({"a": 2}, ["bounds"])
+    plan = decide(moment(running("a", *["n0"] * 4, maximum=2), cores=(4,)))
+    assert (targets(plan), causes(plan, "a")) == ({"a": 2}, ["bounds"])
 
 
 def test_finishing_job_is_left_alone() -> None:
-    found = decide(moment(running("a", "n0", state="finishing"), running("b", "n1"), cores=(2, 1)))
-    assert (targets(found), causes(found, "a")) == ({"a": 1, "b": 2}, ["finishing"])
+    plan = decide(moment(running("a", "n0", state="finishing"), running("b", "n1"), cores=(2, 1)))
+    assert (targets(plan), causes(plan, "a")) == ({"a": 1, "b": 2}, ["finishing"])
 
 
 def test_cooling_job_neither_grows_nor_gives_for_fairness() -> None:
@@ -240,38 +240,38 @@ def test_cooling_job_neither_grows_nor_gives_for_fairness() -> None:
 
 def test_cooling_job_gets_back_what_it_lost_where_there_is_free_room() -> None:
     job = replace(running("a", "n0", cooldown_ms=60_000, changed_ms=0), target=3)
-    found = decide(moment(job, cores=(5,), now_ms=1))
-    assert targets(found) == {"a": 3}
-    assert found.decisions["a"].reasons[0].text == "gets 2 back to 3 trainers of 1 to 9 in free room"
+    plan = decide(moment(job, cores=(5,), now_ms=1))
+    assert targets(plan) == {"a": 3}
+    assert plan.decisions["a"].reasons[0].text == "gets 2 back to 3 trainers of 1 to 9 in free room"
 
 
 def test_cooling_job_takes_from_nobody_what_it_lost() -> None:
     job = replace(running("a", "n0", cooldown_ms=60_000, changed_ms=0), target=3)
-    found = decide(moment(job, running("b", "n0", "n0", "n0", "n0"), cores=(5,), now_ms=1))
-    assert targets(found) == {"a": 1, "b": 4}
+    plan = decide(moment(job, running("b", "n0", "n0", "n0", "n0"), cores=(5,), now_ms=1))
+    assert targets(plan) == {"a": 1, "b": 4}
 
 
 def test_lost_minimum_is_restored_at_the_cost_of_others() -> None:
-    found = decide(moment(running("a", "n0", minimum=2), running("b", "n0", "n0"), cores=(3,)))
-    assert targets(found) == {"a": 2, "b": 1}
-    assert causes(found, "a") == ["minimum"]
+    plan = decide(moment(running("a", "n0", minimum=2), running("b", "n0", "n0"), cores=(3,)))
+    assert targets(plan) == {"a": 2, "b": 1}
+    assert causes(plan, "a") == ["minimum"]
 
 
 def test_running_job_whose_minimum_has_no_place_is_taken_off() -> None:
-    found = decide(moment(running("a", "n0", minimum=2), cores=(1,)))
-    assert (targets(found), causes(found, "a")) == ({"a": 0}, ["lost"])
-    assert "no room for its minimum of trainers" in found.decisions["a"].reasons[0].text
+    plan = decide(moment(running("a", "n0", minimum=2), cores=(1,)))
+    assert (targets(plan), causes(plan, "a")) == ({"a": 0}, ["lost"])
+    assert "no room for its minimum of trainers" in plan.decisions["a"].reasons[0].text
 
 
 def test_of_trainers_of_one_age_the_highest_indexes_go_first() -> None:
-    found = decide(moment(running("a", *["n0"] * 12), waiting("b", minimum=10), cores=(12,)))
-    assert targets(found) == {"a": 2, "b": 10}
-    assert found.decisions["a"].victims[:3] == ("a-11", "a-10", "a-9")
+    plan = decide(moment(running("a", *["n0"] * 12), waiting("b", minimum=10), cores=(12,)))
+    assert targets(plan) == {"a": 2, "b": 10}
+    assert plan.decisions["a"].victims[:3] == ("a-11", "a-10", "a-9")
 
 
 def test_edl_keeps_the_lowest_indexes_too() -> None:
-    found = decide(moment(running("a", *["n0"] * 12), cores=(10,)), mode="edl")
-    assert found.decisions["a"].victims == ("a-11", "a-10", "a-9")
+    plan = decide(moment(running("a", *["n0"] * 12), cores=(10,)), mode="edl")
+    assert plan.decisions["a"].victims == ("a-11", "a-10", "a-9")
 
 
 def meeting(key: str, *where: str, created_ms: int = 0, **more: object) -> Job:
@@ -297,21 +297,21 @@ WEB = Demand(key="web/p", request=(1,), priority=0, created_ms=0, nodes=frozense
 def test_the_trainer_at_which_the_others_meet_stays(
     mode: str, jobs: list[Job], demands: tuple[Demand, ...], cores: tuple[int, ...]
 ) -> None:
-    found = decide(moment(*jobs, cores=cores, demands=demands), mode=mode)
-    assert "a-0" not in found.decisions["a"].victims
+    plan = decide(moment(*jobs, cores=cores, demands=demands), mode=mode)
+    assert "a-0" not in plan.decisions["a"].victims
 
 
 def test_of_trainers_without_a_node_the_one_at_which_the_others_meet_comes_first() -> None:
     late = Trainer(name="a-1", node="", planned="n0", created_ms=0)
     meeting = Trainer(name="a-0", node="", planned="n0", created_ms=1, is_meeting=True)
-    found = decide(moment(running("a", trainers=(late, meeting)), cores=(1,)))
-    assert found.decisions["a"].victims == ("a-1",)
+    plan = decide(moment(running("a", trainers=(late, meeting)), cores=(1,)))
+    assert plan.decisions["a"].victims == ("a-1",)
 
 
 def test_headroom_is_made_by_the_richest_job() -> None:
     jobs = (running("poor", "n0", "n0"), running("rich", "n0", "n0", "n0"))
-    found = decide(moment(*jobs, cores=(5,)), headroom_pct=20, moves=0)
-    assert targets(found) == {"poor": 2, "rich": 2}
+    plan = decide(moment(*jobs, cores=(5,)), headroom_pct=20, moves=0)
+    assert targets(plan) == {"poor": 2, "rich": 2}
 
 
 def test_headroom_leaves_the_trainer_at_which_the_others_meet() -> None:
@@ -321,21 +321,21 @@ def test_headroom_leaves_the_trainer_at_which_the_others_meet() -> None:
 
 def test_the_trainer_at_which_the_others_meet_goes_with_its_whole_job() -> None:
     job = meeting("a", "n0", "n0", minimum=2)
-    found = decide(moment(job, waiting("b", minimum=2, priority=1), cores=(2,)))
-    assert set(found.decisions["a"].victims) == {"a-0", "a-1"}
+    plan = decide(moment(job, waiting("b", minimum=2, priority=1), cores=(2,)))
+    assert set(plan.decisions["a"].victims) == {"a-0", "a-1"}
 
 
 def test_a_lost_meeting_point_is_made_anew_in_place_of_another_trainer() -> None:
     job = running("a", "n0", "n0", minimum=2, lacks_meeting=True)
-    found = decide(moment(job, cores=(2,))).decisions["a"]
-    assert (found.target, found.victims, found.places) == (2, ("a-1",), ("n0",))
-    assert "meet" in found.reasons[0].text
+    decision = decide(moment(job, cores=(2,))).decisions["a"]
+    assert (decision.target, decision.victims, decision.places) == (2, ("a-1",), ("n0",))
+    assert "meet" in decision.reasons[0].text
 
 
 def test_a_lost_meeting_point_costs_no_other_trainer_where_there_is_room() -> None:
     job = running("a", "n0", "n0", lacks_meeting=True, cooldown_ms=60_000, changed_ms=0)
-    found = decide(moment(job, cores=(3,))).decisions["a"]
-    assert (found.target, found.victims, found.places) == (3, (), ("n0",))
+    decision = decide(moment(job, cores=(3,))).decisions["a"]
+    assert (decision.target, decision.victims, decision.places) == (3, (), ("n0",))
 
 
 def test_masters_and_parameter_servers_keep_away_from_nodes_that_are_passed_over() -> None:
@@ -413,8 +413,8 @@ def test_older_job_that_waits_keeps_no_nodes_from_one_that_runs() -> None:
     large = waiting("large", minimum=3, priority=1, created_ms=0)
     busy = running("busy", "n0", minimum=2, maximum=2, created_ms=1)
     snapshot = moment(large, busy, cores=(3,), now_ms=300_000)
-    found = decide(replace(snapshot, nodes=(replace(full, used=(1,)),)))
-    assert targets(found) == {"large": 0, "busy": 2}
+    plan = decide(replace(snapshot, nodes=(replace(full, used=(1,)),)))
+    assert targets(plan) == {"large": 0, "busy": 2}
 
 
 def test_headroom_is_kept_in_whole_places() -> None:
@@ -422,8 +422,8 @@ def test_headroom_is_kept_in_whole_places() -> None:
 
 
 def test_headroom_that_others_took_is_made_free_again() -> None:
-    found = decide(moment(running("a", *["n0"] * 5), cores=(5, 5)), headroom_pct=60)
-    assert (targets(found), causes(found, "a")) == ({"a": 4}, ["yield"])
+    plan = decide(moment(running("a", *["n0"] * 5), cores=(5, 5)), headroom_pct=60)
+    assert (targets(plan), causes(plan, "a")) == ({"a": 4}, ["yield"])
 
 
 def test_unknown_policy_names_the_nearest() -> None:
@@ -440,36 +440,36 @@ def test_parameter_servers_stand_in_pairs_where_the_remainder_is_used() -> None:
     """Two 4-core servers cost a node of 23 cores one 5-core trainer; one on each of two nodes costs two."""
     gang = (GangRole(name="pserver", count=2, request=(4,)), GangRole(name="master", count=1, request=(1,)))
     job = waiting("a", size=5, minimum=1, maximum=9, gang=gang)
-    found = decide(moment(job, cores=(23, 23, 11))).decisions["a"]
-    assert found.hints["pserver"] == ("n0", "n0")
-    assert found.hints["master"] == ("n2",)
-    assert found.target == 9
+    decision = decide(moment(job, cores=(23, 23, 11))).decisions["a"]
+    assert decision.hints["pserver"] == ("n0", "n0")
+    assert decision.hints["master"] == ("n2",)
+    assert decision.target == 9
 
 
 def test_server_goes_where_a_further_one_costs_least_though_another_node_is_fuller() -> None:
     """The first costs a trainer on either node: on 13 cores a second one costs none, on 16 it costs one."""
     gang = (GangRole(name="pserver", count=2, request=(4,)),)
     old = running("old", "n0", "n0", "n1", "n1", "n1", size=5)
-    found = decide(moment(old, waiting("a", size=5, gang=gang), cores=(13, 16)), moves=0)
-    assert found.decisions["a"].hints["pserver"] == ("n0", "n0")
+    plan = decide(moment(old, waiting("a", size=5, gang=gang), cores=(13, 16)), moves=0)
+    assert plan.decisions["a"].hints["pserver"] == ("n0", "n0")
 
 
 def test_pod_of_others_takes_no_trainer_of_higher_pod_priority() -> None:
     demand = Demand(key="batch", request=(1,), priority=-100, created_ms=0)
-    found = decide(moment(running("a", "n0", "n0", pod_priority=-10), cores=(2,), demands=(demand,)))
-    assert (targets(found), [row.key for row in found.unplaced]) == ({"a": 2}, ["batch"])
+    plan = decide(moment(running("a", "n0", "n0", pod_priority=-10), cores=(2,), demands=(demand,)))
+    assert (targets(plan), [row.key for row in plan.unplaced]) == ({"a": 2}, ["batch"])
 
 
 def test_one_large_trainer_goes_rather_than_two_small_ones() -> None:
     demand = Demand(key="web", request=(2,), priority=0, created_ms=0)
     jobs = (running("large", "n0", "n0", size=2), running("small", "n0", "n0", "n0", maximum=4))
-    found = decide(moment(*jobs, cores=(7,), demands=(demand,)), moves=0)
-    assert targets(found) == {"large": 1, "small": 3}
+    plan = decide(moment(*jobs, cores=(7,), demands=(demand,)), moves=0)
+    assert targets(plan) == {"large": 1, "small": 3}
 
 
 def test_jobs_of_higher_priority_fill_up_first() -> None:
-    found = decide(moment(running("low", "n0"), running("high", "n0", priority=1, maximum=4), cores=(6,)))
-    assert targets(found) == {"low": 2, "high": 4}
+    plan = decide(moment(running("low", "n0"), running("high", "n0", priority=1, maximum=4), cores=(6,)))
+    assert targets(plan) == {"low": 2, "high": 4}
 
 
 def test_weight_shares_in_proportion() -> None:
@@ -480,15 +480,15 @@ def test_weight_shares_in_proportion() -> None:
 def test_lost_parameter_server_gets_room_of_its_own_job() -> None:
     demand = Demand(key="a-pserver-0", request=(2,), priority=100, created_ms=0, job="a")
     job = running("a", "n0", "n0", "n0", gang=(GangRole(name="pserver", count=1, request=(2,)),))
-    found = decide(moment(job, cores=(3,), demands=(demand,)))
-    assert targets(found) == {"a": 1}
-    assert [row.key for row in found.reservations] == ["a-pserver-0"]
+    plan = decide(moment(job, cores=(3,), demands=(demand,)))
+    assert targets(plan) == {"a": 1}
+    assert [row.key for row in plan.reservations] == ["a-pserver-0"]
 
 
 def test_reasons_name_numbers_and_jobs() -> None:
-    found = decide(moment(running("a", *["n0"] * 4), waiting("b", minimum=2), cores=(4,)))
-    assert found.decisions["a"].reasons[0].text == "gives up 2 of its trainers for b"
-    assert found.decisions["b"].reasons[0].text == "room for its gang of 2 trainers"
+    plan = decide(moment(running("a", *["n0"] * 4), waiting("b", minimum=2), cores=(4,)))
+    assert plan.decisions["a"].reasons[0].text == "gives up 2 of its trainers for b"
+    assert plan.decisions["b"].reasons[0].text == "room for its gang of 2 trainers"
     assert (
         why(decide(moment(running("a", "n0"), cores=(1,))), "a")
         == "stays at 1 trainer of 1 to 9: no room for more"
@@ -501,13 +501,13 @@ def test_reasons_name_numbers_and_jobs() -> None:
 
 def test_of_a_gang_that_has_places_in_part_only_the_rest_is_missing() -> None:
     gang = (GangRole(name="pserver", count=3, request=(2,)),)
-    found = decide(moment(waiting("a", gang=gang), cores=(3, 3, 1)))
-    assert [(row.key, row.missing) for row in found.unplaced] == [("a", (2,))]
+    plan = decide(moment(waiting("a", gang=gang), cores=(3, 3, 1)))
+    assert [(row.key, row.missing) for row in plan.unplaced] == [("a", (2,))]
 
 
 def test_of_a_minimum_that_is_there_in_part_only_the_rest_is_missing() -> None:
-    found = decide(moment(running("a", "n0", minimum=2, size=2), cores=(3, 1)))
-    assert [(row.key, row.missing) for row in found.unplaced] == [("a", (2,))]
+    plan = decide(moment(running("a", "n0", minimum=2, size=2), cores=(3, 1)))
+    assert [(row.key, row.missing) for row in plan.unplaced] == [("a", (2,))]
 
 
 def test_a_job_that_waits_is_told_what_is_short_or_that_it_never_fits() -> None:
@@ -520,8 +520,8 @@ def test_a_job_that_waits_is_told_what_is_short_or_that_it_never_fits() -> None:
 
 
 def test_trainers_of_a_lost_node_are_counted_until_they_are_gone() -> None:
-    found = decide(moment(running("a", "n0", "elsewhere", maximum=2), cores=(4,)))
-    assert (targets(found), found.decisions["a"].places) == ({"a": 2}, ())
+    plan = decide(moment(running("a", "n0", "elsewhere", maximum=2), cores=(4,)))
+    assert (targets(plan), plan.decisions["a"].places) == ({"a": 2}, ())
 
 
 def test_a_plan_leaves_garbage_collection_as_it_was() -> None:
@@ -544,8 +544,8 @@ def test_a_job_is_taken_off_though_its_servers_have_no_node_yet() -> None:
     server = Demand(key="low-pserver-0", request=(2,), priority=100, created_ms=0, job="low")
     node = Node(name="n0", allocatable=(4,), used=(0,))
     moment = Snapshot(now_ms=0, resources=("cpu",), nodes=(node,), jobs=(low, high), demands=(server,))
-    found = plan(moment, PolicyConfig())
-    assert (found.decisions["high"].target, found.decisions["low"].target) == (1, 0)
+    scale_plan = plan(moment, PolicyConfig())
+    assert (scale_plan.decisions["high"].target, scale_plan.decisions["low"].target) == (1, 0)
 
 
 def server(job: str, created_ms: int) -> Demand:
@@ -565,10 +565,10 @@ def test_room_made_for_a_gang_is_not_taken_by_an_older_one_of_lower_priority(low
     )
     nodes = tuple(Node(name=name, allocatable=(2,), used=(0,)) for name in ("n0", "n1"))
     demands = (server(low, 1), server(high, 2))
-    found = plan(
+    scale_plan = plan(
         Snapshot(now_ms=9, resources=("cpu",), nodes=nodes, jobs=jobs, demands=demands), PolicyConfig()
     )
-    assert {row.key: row.node for row in found.reservations} == {
+    assert {row.key: row.node for row in scale_plan.reservations} == {
         f"{high}-pserver-0": "n0",
         f"{low}-pserver-0": "n1",
     }
@@ -581,6 +581,6 @@ def test_job_that_ends_is_to_have_what_it_was_to_have(mode: str, was: int, targe
     trainers = tuple(Trainer(name=f"a-{index}", node="n0", planned="n0", created_ms=0) for index in range(2))
     job = Job(key="a", minimum=3, maximum=6, trainer=(1,), state="finishing", target=was, trainers=trainers)
     node = Node(name="n0", allocatable=(9,), used=(0,))
-    found = plan(Snapshot(now_ms=0, resources=("cpu",), nodes=(node,), jobs=(job,)), PolicyConfig(mode=mode))
-    decision = found.decisions["a"]
+    result = plan(Snapshot(now_ms=0, resources=("cpu",), nodes=(node,), jobs=(job,)), PolicyConfig(mode=mode))
+    decision = result.decisions["a"]
     assert (decision.target, decision.victims, decision.places) == (target, (), ())

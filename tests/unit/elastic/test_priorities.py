@@ -55,11 +55,11 @@ def quota(*names: str, pods: str = "20", namespace: str = "default", operator: s
 
 
 def granted(stage: Stage, name: str, namespace: str = "default") -> tuple[str, str, str] | None:
-    found = stage.memory.get(ObjectRef("paddlepaddle.org/v1", "TrainingJob", namespace, name))
-    assert found is not None
-    for one in found["status"]["conditions"]:
-        if one["type"] == "PriorityGranted":
-            return one["status"], one["reason"], one["message"]
+    job = stage.memory.get(ObjectRef("paddlepaddle.org/v1", "TrainingJob", namespace, name))
+    assert job is not None
+    for condition in job["status"]["conditions"]:
+        if condition["type"] == "PriorityGranted":
+            return condition["status"], condition["reason"], condition["message"]
     return None
 
 
@@ -84,7 +84,7 @@ def test_a_job_takes_up_to_what_its_namespace_is_granted() -> None:
 
     assert (stage.trainers("old"), len(stage.trainers("new"))) == ([], 4)
     assert granted(stage, "new", "others") == ("False", "AboveNamespace", ABOVE.format(80, 50, "others"))
-    note = next(one["note"] for one in stage.all("Event", "events.k8s.io/v1") if "taken off" in one["note"])
+    note = next(obj["note"] for obj in stage.all("Event", "events.k8s.io/v1") if "taken off" in obj["note"])
     assert "taken off for others/new of priority 50, above its 0" in note
 
 
@@ -111,14 +111,14 @@ def test_a_range_is_granted_to_namespaces(
     stage.settle()
 
     snapshot = look(stage.memory, stage.clock.now_ms, grants=GRANTS)
-    found = granted(stage, "one", namespace)
+    condition = granted(stage, "one", namespace)
     assert planned(snapshot, PolicyConfig()).jobs[0].priority == counts_with
     assert standings(stage.memory).jobs[0].priority == counts_with
-    assert (found[1] if found else None) == reason
+    assert (condition[1] if condition else None) == reason
 
 
 @pytest.mark.parametrize(
-    ("found", "counts_with"),
+    ("quota", "counts_with"),
     [
         (quota("gold"), 200),
         (quota("silver", "gold"), 200),
@@ -131,18 +131,18 @@ def test_a_range_is_granted_to_namespaces(
     ids=["named", "one of two", "nothing left", "another", "any", "all but it", "no quota"],
 )
 def test_a_class_counts_where_a_quota_of_the_namespace_names_it(
-    stage: Stage, found: Obj | None, counts_with: int
+    stage: Stage, quota: Obj | None, counts_with: int
 ) -> None:
-    if found:
-        stage.put(found)
+    if quota:
+        stage.put(quota)
     stage.put(training_job("one", minimum=4, maximum=4, priorityClassName="gold"))
     stage.settle()
 
     assert stage.status("one").get("priority", 0) == counts_with
     assert len(stage.trainers("one")) == (4 if counts_with else 0)
-    told = granted(stage, "one")
-    assert told is not None and told[0] == str(bool(counts_with))
-    assert "PriorityClass `gold`, 200" in told[2]
+    condition = granted(stage, "one")
+    assert condition is not None and condition[0] == str(bool(counts_with))
+    assert "PriorityClass `gold`, 200" in condition[2]
 
 
 def test_a_class_that_is_granted_lets_a_job_ask_for_as_much_in_numbers(stage: Stage) -> None:
@@ -204,8 +204,8 @@ def test_a_namespace_gains_nothing_by_weights() -> None:
 
 def test_weights_share_the_room_of_a_namespace() -> None:
     assert shares(Stage("n1", cpu="20"), ("default", 1), ("default", 3)) == [6, 14]
-    found = shares(Stage("n1", cpu="20"), ("others", 1), ("others", 2_000_000_000), ("default", 1))
-    assert found[0] <= 2 and found[2] in (6, 7)
+    trainers = shares(Stage("n1", cpu="20"), ("others", 1), ("others", 2_000_000_000), ("default", 1))
+    assert trainers[0] <= 2 and trainers[2] in (6, 7)
 
 
 def test_a_simulation_grants_everything() -> None:

@@ -40,8 +40,8 @@ def suspend(stage: Stage, suspended: bool = True) -> None:
 
 
 def condition(stage: Stage, kind: str, name: str = "train") -> Obj:
-    (found,) = (one for one in stage.status(name)["conditions"] if one["type"] == kind)
-    return dict(found)
+    (condition,) = (condition for condition in stage.status(name)["conditions"] if condition["type"] == kind)
+    return dict(condition)
 
 
 def let_hang(stage: Stage, name: str) -> ObjectRef:
@@ -83,7 +83,7 @@ def test_a_job_that_fits_is_admitted_as_a_whole(stage: Stage) -> None:
 
     stage.settle()
 
-    names = {found["metadata"]["name"] for found in stage.all("Pod")}
+    names = {pod["metadata"]["name"] for pod in stage.all("Pod")}
     assert {"train-master-0", "train-pserver-0", "train-pserver-1"} < names
     assert stage.trainers() == [f"train-trainer-{index}" for index in range(4)]
     assert stage.status()["phase"] == "Running"
@@ -179,9 +179,9 @@ def test_a_trainer_that_failed_is_replaced_after_a_while(stage: Stage) -> None:
     stage.settle()
 
     stage.end("train-trainer-0", phase="Failed")
-    found = stage.step()
+    report = stage.step()
     assert stage.trainers() == ["train-trainer-1"]
-    assert min(found.due) == stage.clock.now_ms + 10_000
+    assert min(report.due) == stage.clock.now_ms + 10_000
     stage.step(seconds=9)
     assert stage.trainers() == ["train-trainer-1"]
     stage.step(seconds=1)
@@ -217,7 +217,7 @@ def test_growth_does_not_wait_for_failed_trainers(stage: Stage) -> None:
 
 def all_fail(stage: Stage, *, ran_s: int = 1) -> None:
     """Let all trainers fail at one moment, and the time pass until others come."""
-    begun, ended = (time(stage.clock.now_ms + each * 1000) for each in (0, ran_s))
+    begun, ended = (time(stage.clock.now_ms + second * 1000) for second in (0, ran_s))
     state = {"terminated": {"exitCode": 1, "startedAt": begun, "finishedAt": ended}}
     stage.clock.now_ms += ran_s * 1000
     for name in stage.trainers():
@@ -275,9 +275,9 @@ def test_a_job_that_may_not_go_on_has_failed_at_once(stage: Stage, options: Any,
     assert stage.trainers() == []
 
 
-@pytest.mark.parametrize(("fewest", "kept"), [(1, 3), (4, 4)], ids=["beyond the minimum", "of the minimum"])
+@pytest.mark.parametrize(("fewest", "target"), [(1, 3), (4, 4)], ids=["beyond the minimum", "of the minimum"])
 def test_the_room_of_a_failed_trainer_is_lent_unless_it_is_of_the_minimum(
-    stage: Stage, fewest: int, kept: int
+    stage: Stage, fewest: int, target: int
 ) -> None:
     stage.put(training_job("failing", minimum=fewest, maximum=8 if fewest == 1 else 4, cpu="2"))
     stage.put(training_job("other", minimum=1, maximum=8, cpu="2"))
@@ -287,10 +287,10 @@ def test_the_room_of_a_failed_trainer_is_lent_unless_it_is_of_the_minimum(
     stage.end("failing-trainer-0", phase="Failed")
     stage.settle()
 
-    assert (len(stage.trainers("failing")), len(stage.trainers("other"))) == (3, 8 - kept)
-    assert stage.status("failing")["trainer"]["desired"] == kept
+    assert (len(stage.trainers("failing")), len(stage.trainers("other"))) == (3, 8 - target)
+    assert stage.status("failing")["trainer"]["desired"] == target
     record = stage.status("failing")["scaleRecords"][-1]
-    assert (record["cause"] == "steady" and "failed are replaced after" in record["reason"]) == (kept == 3)
+    assert (record["cause"] == "steady" and "failed are replaced after" in record["reason"]) == (target == 3)
     stage.step(seconds=11)
     stage.settle()
     assert (len(stage.trainers("failing")), len(stage.trainers("other"))) == (4, 4)
@@ -299,9 +299,9 @@ def test_the_room_of_a_failed_trainer_is_lent_unless_it_is_of_the_minimum(
 # --- the trainer at which the others meet ---
 
 
-@pytest.mark.parametrize(("with_master", "kept"), [(False, [0, 1, 2]), (True, [1, 2, 3])], ids=str)
+@pytest.mark.parametrize(("with_master", "indexes"), [(False, [0, 1, 2]), (True, [1, 2, 3])], ids=str)
 def test_a_job_that_shrinks_keeps_its_meeting_point_even_where_it_is_the_youngest(
-    stage: Stage, *, with_master: bool, kept: list[int]
+    stage: Stage, *, with_master: bool, indexes: list[int]
 ) -> None:
     stage.put(training_job(minimum=1, maximum=6, with_master=with_master))
     stage.settle()
@@ -314,7 +314,7 @@ def test_a_job_that_shrinks_keeps_its_meeting_point_even_where_it_is_the_younges
     stage.resize(3)
 
     assert with_master or stage.get("Pod", "train-trainer-0") == first
-    assert stage.trainers() == [f"train-trainer-{index}" for index in kept]
+    assert stage.trainers() == [f"train-trainer-{index}" for index in indexes]
     assert stage.status()["trainer"]["desired"] == 3
 
 
@@ -331,11 +331,11 @@ def test_a_lost_meeting_point_is_made_first(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("indexes", "left", "told"),
+    ("indexes", "left", "text"),
     [((1,), 3, "lost a trainer to pods of others"), ((0, 1, 2), 0, "lost 3 trainers to pods of others")],
     ids=["one", "three with the meeting point"],
 )
-def test_trainers_that_others_took_are_told_as_lost(stage: Stage, indexes: Any, left: int, told: str) -> None:
+def test_trainers_that_others_took_are_told_as_lost(stage: Stage, indexes: Any, left: int, text: str) -> None:
     stage.put(training_job(minimum=1, maximum=4, cpu="4"))
     stage.settle()
     for name in (f"train-trainer-{index}" for index in indexes):
@@ -346,7 +346,7 @@ def test_trainers_that_others_took_are_told_as_lost(stage: Stage, indexes: Any, 
     stage.step()
 
     assert len(stage.trainers()) == left
-    assert stage.status()["scaleRecords"][-1]["reason"].startswith(told)
+    assert stage.status()["scaleRecords"][-1]["reason"].startswith(text)
 
 
 def test_a_meeting_point_on_a_dead_node_is_told_and_made_anew_when_its_name_is_free(stage: Stage) -> None:
@@ -482,7 +482,7 @@ def test_who_asks_for_more_trainers_has_lost_none(stage: Stage) -> None:
 def test_the_first_success_ends_growth_and_the_last_the_job(stage: Stage) -> None:
     stage.put(training_job(minimum=3, maximum=4, pservers=1))
     stage.settle()
-    told = stage.events()
+    events = stage.events()
 
     for index in range(3):
         stage.end(f"train-trainer-{index}", phase="Succeeded")
@@ -490,7 +490,7 @@ def test_the_first_success_ends_growth_and_the_last_the_job(stage: Stage) -> Non
         assert stage.status()["phase"] == "Completing"
         assert stage.status()["trainer"]["desired"] == 4, "it keeps its target however few are left"
         assert stage.trainers() == [f"train-trainer-{left}" for left in range(index + 1, 4)]
-    assert stage.events() == told
+    assert stage.events() == events
     stage.end("train-trainer-3", phase="Succeeded")
     stage.settle()
 
@@ -641,10 +641,10 @@ def test_many_trainers_are_created_in_several_passes(stage: Stage, monkeypatch: 
     monkeypatch.setattr(reconciler, "MOST_CREATIONS", 3)
     stage.put(training_job(minimum=1, maximum=8, cpu="1"))
 
-    found = stage.step()
+    report = stage.step()
 
     assert len(stage.trainers()) == 3
-    assert min(found.due) == stage.clock.now_ms
+    assert min(report.due) == stage.clock.now_ms
     stage.settle()
     assert len(stage.trainers()) == 8
 
@@ -703,13 +703,13 @@ def test_a_new_leader_goes_on_without_a_change(stage: Stage) -> None:
     stage.put(training_job("two", minimum=1, maximum=8, cpu="2"))
     stage.settle()
     stage.step()
-    before = {found["metadata"]["uid"] for found in stage.all("Pod")}
+    before = {pod["metadata"]["uid"] for pod in stage.all("Pod")}
     stage.cluster.writes = 0
 
     stage.restart()
     stage.step()
 
-    assert {found["metadata"]["uid"] for found in stage.all("Pod")} == before
+    assert {pod["metadata"]["uid"] for pod in stage.all("Pod")} == before
     assert stage.cluster.writes == 0
 
 
@@ -745,10 +745,10 @@ def test_what_happens_again_is_counted_on_its_event(stage: Stage) -> None:
     stage.resize(2, 3, 2, 3, 2, 3)
     stage.step(seconds=60)
 
-    found = {event["note"][:15]: event.get("series") for event in stage.all("Event", "events.k8s.io/v1")}
+    series = {event["note"][:15]: event.get("series") for event in stage.all("Event", "events.k8s.io/v1")}
     assert stage.events() == ["Admitted", "ScaledDown", "ScaledUp"]
-    assert found["trainers 3 -> 2"]["count"] == found["trainers 2 -> 3"]["count"] == 3
-    assert found["trainers 3 -> 2"]["lastObservedTime"] < found["trainers 2 -> 3"]["lastObservedTime"]
+    assert series["trainers 3 -> 2"]["count"] == series["trainers 2 -> 3"]["count"] == 3
+    assert series["trainers 3 -> 2"]["lastObservedTime"] < series["trainers 2 -> 3"]["lastObservedTime"]
     assert stage.rest(seconds=300) == 0
 
 
@@ -765,12 +765,12 @@ def test_servers_are_held_to_their_nodes_until_they_are_there(stage: Stage) -> N
     assert required(stage.get("Pod", "train-pserver-0")), "a pod that has its place is left alone"
 
 
-def let_a_server_be_stuck(stage: Stage, said: str = "") -> str:
+def let_a_server_be_stuck(stage: Stage, message: str = "") -> str:
     """Let the scheduler find no node for a parameter server, and say this about it; gives its UID."""
     stage.put(training_job(minimum=1, maximum=1, pservers=1))
     stage.step()
     stage.run_sets()
-    stage.refuse("train-pserver-0", said)
+    stage.refuse("train-pserver-0", message)
     return uid_of_server(stage)
 
 
@@ -779,25 +779,25 @@ def uid_of_server(stage: Stage) -> str:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("text", "reason"),
     [
         (CLAIM, f"`train-pserver-0` found no node: {CLAIM}"),
         ("", "its masters and parameter servers found no node"),
     ],
     ids=["said", "silent"],
 )
-def test_servers_that_cannot_go_to_their_node_may_go_elsewhere(stage: Stage, said: str, told: str) -> None:
-    stuck = let_a_server_be_stuck(stage, said)
+def test_servers_that_cannot_go_to_their_node_may_go_elsewhere(stage: Stage, text: str, reason: str) -> None:
+    stuck = let_a_server_be_stuck(stage, text)
 
     stage.step(seconds=10)
     assert uid_of_server(stage) == stuck
-    found = stage.step(seconds=11)
+    taken = stage.step(seconds=11).taken
     stage.run_sets()
 
     assert uid_of_server(stage) != stuck
     assert not required(stage.get("Pod", "train-pserver-0"))
-    reasons = {one.ref.kind: one.why for one in found.taken if one.ref.name.startswith("train-pserver")}
-    assert reasons == dict.fromkeys(("StatefulSet", "Pod"), f"{told}; no longer held to the planned nodes")
+    reasons = {action.ref.kind: action.why for action in taken if action.ref.name.startswith("train-pserver")}
+    assert reasons == dict.fromkeys(("StatefulSet", "Pod"), f"{reason}; no longer held to the planned nodes")
 
 
 def test_a_server_is_not_made_again_as_it_was_where_its_set_could_not_be_changed(
@@ -834,12 +834,12 @@ def test_while_no_scheduler_looks_at_them_pods_just_wait(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=2, pservers=1))
     stage.step()
     stage.run_sets()
-    before = {found["metadata"]["name"]: found["metadata"]["uid"] for found in stage.all("Pod")}
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in stage.all("Pod")}
 
     for _ in range(4):
         stage.step(seconds=10)
 
-    assert {found["metadata"]["name"]: found["metadata"]["uid"] for found in stage.all("Pod")} == before
+    assert {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in stage.all("Pod")} == before
     assert not stage.barred()
     stage.settle()
     assert stage.status()["phase"] == "Running"
@@ -848,9 +848,9 @@ def test_while_no_scheduler_looks_at_them_pods_just_wait(stage: Stage) -> None:
 def step_with_refusals(stage: Stage, *numbers: int) -> Pass:
     """Do one pass of whose writes these are refused."""
     refuse(stage, TransientError("busy"), *numbers)
-    found = stage.step()
+    report = stage.step()
     take(stage)
-    return found
+    return report
 
 
 def test_of_what_surrounds_the_trainers_only_what_was_refused_is_written_again(stage: Stage) -> None:
@@ -924,8 +924,8 @@ def test_a_job_that_is_suspended_while_paused_lets_go_of_its_servers(stage: Stag
     stage.settle()
 
     assert stage.status()["phase"] == "Suspended"
-    found = stage.get(*SET)
-    assert found is not None and found["spec"]["replicas"] == 0
+    stateful_set = stage.get(*SET)
+    assert stateful_set is not None and stateful_set["spec"]["replicas"] == 0
 
 
 # --- what belongs to others ---
@@ -1020,22 +1020,22 @@ def test_a_dry_run_writes_nothing(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=2, pservers=1))
     stage.restart(is_dry=True)
 
-    found = stage.step()
+    report = stage.step()
 
     assert stage.cluster.writes == 0
-    assert "create Pod default/train-trainer-0" in "\n".join(map(str, found.actions))
+    assert "create Pod default/train-trainer-0" in "\n".join(map(str, report.actions))
 
 
 @pytest.mark.parametrize(
-    ("denied", "told"), [({"patch TrainingJob"}, "Refused"), (set(), "Admitted")], ids=str
+    ("denied", "reason"), [({"patch TrainingJob"}, "Refused"), (set(), "Admitted")], ids=str
 )
-def test_what_the_status_could_not_say_is_not_told(stage: Stage, denied: set[str], told: str) -> None:
+def test_what_the_status_could_not_say_is_not_told(stage: Stage, denied: set[str], reason: str) -> None:
     stage.put(training_job())
     stage.cluster.denied = denied
     refuse(stage, ConflictError("it was modified"), 0)
     for _ in range(3):
         stage.step(seconds=5)
-    assert set(stage.events()) == {told}
+    assert set(stage.events()) == {reason}
 
 
 def test_a_trainer_whose_deletion_was_refused_is_still_known(stage: Stage) -> None:
@@ -1045,7 +1045,7 @@ def test_a_trainer_whose_deletion_was_refused_is_still_known(stage: Stage) -> No
     stage.memory.patch(job_ref(stage), {"spec": {"trainer": {"max-instance": 2}}})
     refuse(stage, ConflictError("changed meanwhile"))
     stage.step()
-    assert len([one for one in stage.cache.pods.values() if one.role == "trainer"]) == 4
+    assert len([pod for pod in stage.cache.pods.values() if pod.role == "trainer"]) == 4
 
     take(stage)
     stage.settle()

@@ -24,12 +24,12 @@ SET = ("StatefulSet", "apps/v1")
 @pytest.fixture
 def stage() -> Stage:
     """Give a cluster with one job that runs."""
-    found = Stage("n1", "n2")
-    found.put(training_job(minimum=2, maximum=3, pservers=1, with_master=True))
-    found.settle()
-    found.step()
-    found.cluster.writes = 0
-    return found
+    stage = Stage("n1", "n2")
+    stage.put(training_job(minimum=2, maximum=3, pservers=1, with_master=True))
+    stage.settle()
+    stage.step()
+    stage.cluster.writes = 0
+    return stage
 
 
 def ref(kind: tuple[str, str], name: str) -> ObjectRef:
@@ -54,9 +54,9 @@ def test_what_was_deleted_is_made_again_alone(
 
     done = stage.step()
 
-    found = stage.get(kind[0], name, kind[1])
-    assert before is not None and found is not None
-    assert found["spec"] == before["spec"]
+    restored = stage.get(kind[0], name, kind[1])
+    assert before is not None and restored is not None
+    assert restored["spec"] == before["spec"]
     assert [str(action.ref) for action in done.actions] == [str(ref(kind, name))]
     assert stage.rest() == 0
     assert stage.status()["phase"] == "Running"
@@ -71,7 +71,7 @@ def test_all_that_was_deleted_at_once_is_made_again(stage: Stage) -> None:
 
     stage.settle()
 
-    assert [each for each in gone if stage.get(each[0][0], each[1], each[0][1]) is None] == []
+    assert [lost for lost in gone if stage.get(lost[0][0], lost[1], lost[0][1]) is None] == []
     assert stage.status()["phase"] == "Running"
 
 
@@ -80,8 +80,8 @@ def test_a_budget_that_keeps_too_little_is_mended(stage: Stage) -> None:
 
     stage.step()
 
-    found = stage.get(BUDGET[0], "train-trainer", BUDGET[1])
-    assert found is not None and found["spec"]["minAvailable"] == 2
+    budget = stage.get(BUDGET[0], "train-trainer", BUDGET[1])
+    assert budget is not None and budget["spec"]["minAvailable"] == 2
     assert stage.rest() == 0
 
 
@@ -90,8 +90,8 @@ def test_a_service_that_selects_other_pods_is_mended(stage: Stage) -> None:
 
     stage.step()
 
-    found = stage.get(SERVICE[0], "train-pserver")
-    assert found is not None and found["spec"]["selector"]["mlstack.dev/role"] == "pserver"
+    service = stage.get(SERVICE[0], "train-pserver")
+    assert service is not None and service["spec"]["selector"]["mlstack.dev/role"] == "pserver"
 
 
 def test_whoever_changes_it_over_and_over_is_answered_once_a_minute(stage: Stage) -> None:
@@ -113,8 +113,8 @@ def test_what_lost_our_label_gets_it_back_once(stage: Stage) -> None:
 
     stage.step()
 
-    found = stage.get(SERVICE[0], "train-trainer")
-    assert found is not None and found["metadata"]["labels"]["mlstack.dev/training-job"] == "train"
+    service = stage.get(SERVICE[0], "train-trainer")
+    assert service is not None and service["metadata"]["labels"]["mlstack.dev/training-job"] == "train"
     assert stage.rest() == 0
 
 
@@ -260,15 +260,15 @@ def test_a_service_of_somebody_else_is_named_and_left_alone_until_it_is_gone(is_
         stage.step(seconds=5)
         stage.step(seconds=5)
 
-    (degraded,) = (one for one in stage.status()["conditions"] if one["type"] == "Degraded")
+    (degraded,) = (condition for condition in stage.status()["conditions"] if condition["type"] == "Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "NameTaken")
     assert "`Service default/train-pserver` is there" in stage.status()["reason"]
-    found = stage.get("Service", "train-pserver")
-    assert found is not None and found["spec"]["selector"] == {"app": "other"}
+    service = stage.get("Service", "train-pserver")
+    assert service is not None and service["spec"]["selector"] == {"app": "other"}
 
     stage.delete("Service", "train-pserver")
     stage.step(seconds=60)
     stage.step(seconds=5)
 
-    (degraded,) = (one for one in stage.status()["conditions"] if one["type"] == "Degraded")
+    (degraded,) = (condition for condition in stage.status()["conditions"] if condition["type"] == "Degraded")
     assert degraded["status"] == "False"

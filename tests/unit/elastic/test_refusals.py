@@ -41,8 +41,8 @@ def refusing(*names: str, error: Callable[[str], Exception] = ForbiddenError) ->
 
 
 def conditions(stage: Stage, name: str) -> dict[str, tuple[str, str, str]]:
-    found = stage.status(name)["conditions"]
-    return {one["type"]: (one["status"], one["reason"], one["message"]) for one in found}
+    rows = stage.status(name)["conditions"]
+    return {row["type"]: (row["status"], row["reason"], row["message"]) for row in rows}
 
 
 def uids(stage: Stage, name: str) -> set[str]:
@@ -110,15 +110,15 @@ def test_what_admission_adds_to_pods_is_planned_with(stage: Stage) -> None:
 
 def tries(stage: Stage, *, restarts: bool, seconds: int) -> list[int]:
     """Give after how many seconds the gang was tried."""
-    found, begun_ms = [], stage.clock.now_ms
+    tries_s, begun_ms = [], stage.clock.now_ms
     for _ in range(seconds // STEP_S):
         count = len(stage.cluster.tries)
         if restarts:
             stage.restart()
         stage.step(seconds=STEP_S)
         if len(stage.cluster.tries) > count:
-            found.append((stage.clock.now_ms - begun_ms) // 1000)
-    return found
+            tries_s.append((stage.clock.now_ms - begun_ms) // 1000)
+    return tries_s
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["one leader", "a new leader each time"])
@@ -131,8 +131,8 @@ def test_a_refused_gang_is_tried_after_pauses_that_grow_to_an_hour(stage: Stage,
     pauses = [later - earlier for earlier, later in pairwise(at_s)]
     assert pauses == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600][: len(pauses)]
     assert len(pauses) > 7
-    said = [one for one in stage.all("Event", "events.k8s.io/v1") if one["reason"] == "Refused"]
-    assert len(said) >= len(at_s) and all(WORDS in one["note"] for one in said)
+    events = [event for event in stage.all("Event", "events.k8s.io/v1") if event["reason"] == "Refused"]
+    assert len(events) >= len(at_s) and all(WORDS in event["note"] for event in events)
 
 
 def test_nothing_is_written_while_a_refused_gang_waits(stage: Stage) -> None:
@@ -247,7 +247,7 @@ def test_a_gang_of_which_some_pods_are_refused_gives_all_back_soon(stage: Stage)
     stage.settle()
     assert stage.status("next")["phase"] == "Running"
     assert conditions(stage, "bad")["Admitted"][:2] == ("False", "Refused")
-    again = [one for one in stage.status("bad")["scaleRecords"] if one["to"]]
+    again = [record for record in stage.status("bad")["scaleRecords"] if record["to"]]
     for _ in range(20):
         stage.step(seconds=30)
     assert stage.status("bad")["setbacks"]["gangRetries"] == len(again) or stage.trainers("bad") == []
@@ -255,7 +255,7 @@ def test_a_gang_of_which_some_pods_are_refused_gives_all_back_soon(stage: Stage)
 
 def test_what_a_stateful_set_is_refused_is_read_from_its_events(stage: Stage) -> None:
     stage.put(training_job("bad", minimum=1, maximum=1, pservers=2))
-    said = "create Pod bad-pserver-1 in StatefulSet bad-pserver failed error: exceeded quota: few"
+    message = "create Pod bad-pserver-1 in StatefulSet bad-pserver failed error: exceeded quota: few"
     longest = now = 0
     for second in range(30):
         stage.step(seconds=1)
@@ -264,13 +264,13 @@ def test_what_a_stateful_set_is_refused_is_read_from_its_events(stage: Stage) ->
             stage.delete("Pod", "bad-pserver-1")
         stage.run_pods()
         if second == 0:
-            stage.put(failed_create(stage, "bad-pserver", said))
+            stage.put(failed_create(stage, "bad-pserver", message))
         now = now + 1 if 0 < len(stage.all("Pod")) < 3 else 0
         longest = max(longest, now)
 
     assert 0 < longest <= 20
     assert stage.all("Pod") == []
-    assert said in conditions(stage, "bad")["Degraded"][2]
+    assert message in conditions(stage, "bad")["Degraded"][2]
 
 
 def failed_create(stage: Stage, name: str, message: str) -> Obj:
@@ -433,10 +433,10 @@ def test_a_dry_run_says_what_is_refused_and_writes_nothing(stage: Stage) -> None
     stage.restart(is_dry=True)
     stage.put(training_job("bad"))
 
-    found = stage.step()
+    report = stage.step()
 
     assert stage.cluster.writes == 0
-    assert any(WORDS in one.text for one in found.events)
+    assert any(WORDS in event.text for event in report.events)
 
 
 def test_a_running_gang_that_cannot_be_made_whole_gives_its_room_back(stage: Stage) -> None:

@@ -220,12 +220,12 @@ def test_whoever_asks_for_the_plan_is_told_that_a_gang_waits() -> None:
     stage.put(training_job(minimum=1, maximum=2, pservers=2))
     give_up(stage)
 
-    def said(after_ms: int) -> tuple[str, ...]:
+    def reasons(after_ms: int) -> tuple[str, ...]:
         snapshot = look(stage.memory, stage.clock.now_ms + after_ms)
         return planned(snapshot, PolicyConfig()).jobs[0].reasons
 
-    assert said(GANG_MS[0] - 1) == ("waiting: it waits until its next try",)
-    assert said(GANG_MS[0])[0].startswith("admitted: ")
+    assert reasons(GANG_MS[0] - 1) == ("waiting: it waits until its next try",)
+    assert reasons(GANG_MS[0])[0].startswith("admitted: ")
 
 
 def test_whoever_asks_for_the_plan_sees_no_trainers_on_nodes_that_are_passed_over(stage: Stage) -> None:
@@ -236,8 +236,8 @@ def test_whoever_asks_for_the_plan_sees_no_trainers_on_nodes_that_are_passed_ove
     assert stage.trainers() == []  # neither node had room in truth
 
     def places(after_ms: int) -> list[str]:
-        found = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig())
-        return [place.node for place in found.jobs[0].places]
+        outcome = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig())
+        return [place.node for place in outcome.jobs[0].places]
 
     assert places(0) == []
     assert places(BAR_MS[0]) == ["n1"]
@@ -245,8 +245,8 @@ def test_whoever_asks_for_the_plan_sees_no_trainers_on_nodes_that_are_passed_ove
 
 def now_and_target(stage: Stage, after_ms: int = 0) -> tuple[int, int]:
     """Give how many trainers the job has and is to have, as the plan says after so long."""
-    found = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig()).jobs[0]
-    return found.now, found.target
+    job = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig()).jobs[0]
+    return job.now, job.target
 
 
 def test_whoever_asks_for_the_plan_sees_failed_trainers_replaced_when_the_leader_does(stage: Stage) -> None:
@@ -321,9 +321,9 @@ def test_that_a_job_still_waits_is_not_told_again_by_the_next_leader(stage: Stag
     stage.settle()
 
     stage.restart(is_dry=is_dry)
-    found = [stage.step(seconds=60) for _ in range(3)]
+    reports = [stage.step(seconds=60) for _ in range(3)]
 
-    assert [(one.actions, one.events) for one in found] == [([], [])] * 3
+    assert [(report.actions, report.events) for report in reports] == [([], [])] * 3
     assert stage.events() == ["WaitingForCapacity"]
 
 

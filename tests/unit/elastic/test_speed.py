@@ -90,16 +90,16 @@ NAMES = st.sampled_from(["linear", "amdahl:0", "amdahl:0.9", "amdahl:1", "optimu
 
 @given(POINTS, NAMES, st.integers(1, 60))
 def test_every_curve_is_concave_and_never_falls(points: list[tuple[int, int]], speed: str, most: int) -> None:
-    found = speeds_of(job(*points, most=most, speed=speed, pservers=3))
-    gains = [after - before for before, after in pairwise(found)]
-    assert len(found) == most + 1
-    assert found[0] == 0
+    speeds = speeds_of(job(*points, most=most, speed=speed, pservers=3))
+    gains = [after - before for before, after in pairwise(speeds)]
+    assert len(speeds) == most + 1
+    assert speeds[0] == 0
     assert all(before >= after >= 0 for before, after in pairwise(gains))
 
 
 @given(POINTS)
 def test_no_reported_point_is_above_the_curve(points: list[tuple[int, int]]) -> None:
-    mean = {size: [speed for each, speed in points if each == size] for size, _ in points}
-    found = speeds_of(job(*points, most=40))
+    mean = {size: [speed for trainers, speed in points if trainers == size] for size, _ in points}
+    curve = speeds_of(job(*points, most=40))
     if any(speed for _, speed in points):
-        assert all(Fraction(sum(each), len(each)) <= found[size] for size, each in mean.items())
+        assert all(Fraction(sum(speeds), len(speeds)) <= curve[size] for size, speeds in mean.items())

@@ -30,8 +30,8 @@ def waits(pause: Backoff, now_ms: int, *, is_passing: bool = False) -> int:
 
 def test_the_wait_doubles_up_to_its_longest() -> None:
     pause = Backoff(*WRITE_MS)
-    found = [waits(pause, 100_000 * number) for number in range(1, 9)]
-    assert found == [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
+    pauses_ms = [waits(pause, 100_000 * number) for number in range(1, 9)]
+    assert pauses_ms == [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
     assert pause.is_waiting(800_000) and not pause.is_waiting(700_000)  # where the clock was set back
 
 
@@ -128,11 +128,11 @@ def test_the_next_leader_goes_on_as_the_one_before_would(
         first.bar(node, now_ms)
         now_ms = now_ms + step_ms
 
-    said = first.setbacks(failures)
+    failing = first.setbacks(failures)
     second = JobRecord("uid")
-    second.resume(said)
+    second.resume(failing)
 
-    assert second.setbacks(failures) == said
+    assert second.setbacks(failures) == failing
     assert vars(second.gang) | {"last_ms": 0} == vars(first.gang) | {"last_ms": 0}
     for memory in (first, second):
         memory.retry.fail(now_ms)
@@ -150,9 +150,9 @@ KEY = ("ScaledUp", "trainers 1 -> 2")
 
 @pytest.fixture
 def recorder() -> EventRecorder:
-    found = EventRecorder()
-    assert found.record(KEY, "first", 0)
-    return found
+    recorder = EventRecorder()
+    assert recorder.record(KEY, "first", 0)
+    return recorder
 
 
 def written(recorder: EventRecorder, now_ms: int) -> list[tuple[str, int]]:

@@ -102,7 +102,7 @@ FAULT = "spec.trainer: `max-instance` must be at least `min-instance`, which is 
 
 
 def condition(status: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(each for each in status["conditions"] if each["type"] == name)
+    return next(condition for condition in status["conditions"] if condition["type"] == name)
 
 
 @pytest.mark.parametrize(
@@ -258,9 +258,9 @@ def words() -> Iterator[str]:
                 yield part.value
             elif isinstance(part, ast.Call) and getattr(part.func, "id", "") in ("JobEvent", "Priority"):
                 reasons = [*part.args[1:2], *(word.value for word in part.keywords if word.arg == "reason")]
-                for each in (each for reason in reasons for each in ast.walk(reason)):
-                    if isinstance(each, ast.Constant):
-                        yield str(each.value)
+                for node in (node for reason in reasons for node in ast.walk(reason)):
+                    if isinstance(node, ast.Constant):
+                        yield str(node.value)
 
 
 def table() -> list[list[str]]:
@@ -271,8 +271,8 @@ def table() -> list[list[str]]:
 
 
 def test_every_reason_is_explained_and_every_explained_one_is_told() -> None:
-    told = {word for word in words() if WORD.fullmatch(word)} - OTHERS - (CONDITIONS - {"Admitted", "Scaled"})
-    assert set(re.findall(r"`(\w+)`", " ".join(row[0] for row in table()))) == told
+    used = {word for word in words() if WORD.fullmatch(word)} - OTHERS - (CONDITIONS - {"Admitted", "Scaled"})
+    assert set(re.findall(r"`(\w+)`", " ".join(row[0] for row in table()))) == used
 
 
 def test_who_tells_a_reason_is_an_event_or_a_condition() -> None:

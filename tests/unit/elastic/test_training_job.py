@@ -222,7 +222,7 @@ def test_it_is_edls_kind() -> None:
 def test_every_declared_field_is_read_and_the_other_way_round(level: str) -> None:
     spec = SCHEMA["spec"]["properties"]
     declared = spec if level == "spec" else spec[level]["properties"]
-    assert sorted(declared) == sorted(each for name in FIELDS[level] for each in spellings(name))
+    assert sorted(declared) == sorted(spelling for name in FIELDS[level] for spelling in spellings(name))
 
 
 def found_in(data: dict[str, Any]) -> str:
