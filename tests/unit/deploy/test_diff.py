@@ -54,8 +54,8 @@ def test_an_object_that_changes_again_and_again_is_looked_at_until_it_holds_stil
     cluster.times = 12
     stack.apply()
     assert cluster.times == 0
-    [found] = [each for each in cluster.list("v1", "ConfigMap").items if (each.get("data") or {}).get("key")]
-    assert found["data"] == {"key": "new"}
+    [settings] = [obj for obj in cluster.list("v1", "ConfigMap").items if (obj.get("data") or {}).get("key")]
+    assert settings["data"] == {"key": "new"}
 
 
 FIRST_APPLY = """
@@ -126,7 +126,7 @@ def test_everything_approved_matters() -> None:
         change(to("data.a", "1", "3")),
         change(to("data.a", "1", "2"), to("data.b", "1", "2")),
     ]
-    assert len({one.digest for one in [ONE, *others]}) == len(others) + 1
+    assert len({change.digest for change in [ONE, *others]}) == len(others) + 1
 
 
 def test_masked_values_are_told_apart_by_their_true_ones() -> None:
@@ -195,7 +195,7 @@ def write(root: Path, *, level: str = "low", **words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "how", "said"),
+    ("kind", "how", "note"),
     [
         ("Deployment", "replicas: 4", "restarts 4 pods: at most 1 missing and 1 more at a time"),
         ("Deployment", "replicas: 1", "restarts 1 pod: at most 0 missing and 1 more at a time"),
@@ -217,7 +217,7 @@ def write(root: Path, *, level: str = "low", **words: str) -> None:
     ],
 )
 def test_a_changed_pod_template_tells_how_pods_are_restarted(
-    run: Runner, root: Path, kind: str, how: str, said: str
+    run: Runner, root: Path, kind: str, how: str, note: str
 ) -> None:
     fields = how.removeprefix("{").removesuffix("}") if how.startswith("{") else how
     lines = "\n      ".join(_parts(fields))
@@ -225,7 +225,7 @@ def test_a_changed_pod_template_tells_how_pods_are_restarted(
     run.ok("apply minikube --no-wait")
     assert "restart" not in run("diff minikube").out
     write(root, kind=kind, how=lines, image="2")
-    assert f"    note: {said}" in " ".join(run("diff minikube").out.split()).replace("note:", "\n    note:")
+    assert f"    note: {note}" in " ".join(run("diff minikube").out.split()).replace("note:", "\n    note:")
 
 
 def _parts(fields: str) -> list[str]:
@@ -241,7 +241,7 @@ def _parts(fields: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("restarts", "reads", "said"),
+    ("restarts", "reads", "note"),
     [
         ("false", ENV, NOTHING),
         ("false", MOUNT, FILES),
@@ -250,11 +250,11 @@ def _parts(fields: str) -> list[str]:
     ],
 )
 def test_a_changed_setting_tells_who_does_not_notice(
-    run: Runner, root: Path, restarts: str, reads: str, said: str
+    run: Runner, root: Path, restarts: str, reads: str, note: str
 ) -> None:
     write(root, restarts=restarts, reads=reads)
     run.ok("apply minikube --no-wait")
     write(root, restarts=restarts, reads=reads, level="high")
     out = " ".join(run("diff minikube").out.split())
-    assert said in out
-    assert [word for word in (NOTHING, FILES, "restarts 4") if word in out and word not in said] == []
+    assert note in out
+    assert [word for word in (NOTHING, FILES, "restarts 4") if word in out and word not in note] == []

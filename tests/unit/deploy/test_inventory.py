@@ -75,7 +75,7 @@ def parent(tooling: str | None = "mlstack/v0.1.0", set_id: str | None = "applyse
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (parent("kubectl/v1.32"), "managed by `kubectl/v1.32` instead of `mlstack`"),
         (parent("mlstack/fork/v1"), "managed by `mlstack/fork/v1`"),
@@ -85,10 +85,10 @@ def parent(tooling: str | None = "mlstack/v0.1.0", set_id: str | None = "applyse
     ],
     ids=["kubectl", "fork", "no set", "copied", "unlabelled"],
 )
-def test_other_sets_are_refused(data: dict[str, Any], said: str) -> None:
+def test_other_sets_are_refused(data: dict[str, Any], message: str) -> None:
     with pytest.raises(ClusterError) as error:
         inventory.check_parent(data, "applyset-x-v1")
-    assert said in error.value.message
+    assert message in error.value.message
     assert "kubectl delete configmap -n ml p" in (error.value.hint or "")
 
 
@@ -132,19 +132,19 @@ def live(uid: str) -> dict[str, Any]:
     return {"metadata": {"uid": uid, "managedFields": [own]}}
 
 
-def after(*changes: Change, known: Inventory = EMPTY, **written: str) -> dict[str, Member]:
+def after(*changes: Change, before: Inventory = EMPTY, **written: str) -> dict[str, Member]:
     """Give the members after a run that wrote these objects, by name."""
     arrived = {identity(name): live(uid) for name, uid in written.items()}
-    left = inventory.shrunk(inventory.grown(known, changes), changes, written=arrived, gone=())
-    return {key.name: one for key, one in left.members.items()}
+    left = inventory.shrunk(inventory.grown(before, changes), changes, written=arrived, gone=())
+    return {key.name: member for key, member in left.members.items()}
 
 
 def test_what_is_about_to_be_written_loses_its_hashes_and_what_stays_keeps_them() -> None:
-    known = EMPTY.with_members([KNOWN])
-    (one,) = inventory.grown(known, [change("a", "update", live_uid="1")]).members.values()
-    assert (one.uid, one.payload_hash, one.owned_hash, one.component) == ("1", "", "", "web")
+    before = EMPTY.with_members([KNOWN])
+    (member,) = inventory.grown(before, [change("a", "update", live_uid="1")]).members.values()
+    assert (member.uid, member.payload_hash, member.owned_hash, member.component) == ("1", "", "", "web")
     unchanged = change("a", "unchanged", live_uid="1", component="old")
-    assert inventory.grown(known, [unchanged]).members == known.members
+    assert inventory.grown(before, [unchanged]).members == before.members
 
 
 def test_what_was_written_gets_its_hashes() -> None:
@@ -158,7 +158,7 @@ def test_what_was_written_gets_its_hashes() -> None:
 
 def test_what_was_not_reached_stays_a_member_without_hashes() -> None:
     left = after(change("a", "update", live_uid="1"), change("b"), known=EMPTY.with_members([KNOWN]))
-    assert {name: one.payload_hash for name, one in left.items()} == {"a": "", "b": ""}
+    assert {name: member.payload_hash for name, member in left.items()} == {"a": "", "b": ""}
 
 
 # --- codec ---
@@ -203,7 +203,7 @@ def test_six_thousand_objects_are_split_and_read_again() -> None:
 
 def test_parts_are_named_by_what_they_hold() -> None:
     last = Member(identity=Identity("zzz.example.com", "Last", "", "z"), api_version="zzz.example.com/v1")
-    both = (encode(one, limit_bytes=2_000)[1] for one in (many(40), many(40).with_members([last])))
+    both = (encode(content, limit_bytes=2_000)[1] for content in (many(40), many(40).with_members([last])))
     names, others = ([part["metadata"]["name"] for part in parts] for parts in both)
     assert names[:-1] == others[: len(names) - 1]
     assert names[-1] != others[len(names) - 1]

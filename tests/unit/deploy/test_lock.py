@@ -37,8 +37,8 @@ def cluster(clock: VirtualClock) -> MemoryCluster:
 
 
 def a_write(name: str = "a") -> dict[str, object]:
-    found = config_map(name)
-    return {**found, "metadata": {"name": name, "namespace": "default"}}
+    manifest = config_map(name)
+    return {**manifest, "metadata": {"name": name, "namespace": "default"}}
 
 
 class Holding:
@@ -59,7 +59,7 @@ class Holding:
         )
 
     @property
-    def said(self) -> list[str]:
+    def messages(self) -> list[str]:
         return [event.text for event in self.events]
 
 
@@ -142,9 +142,9 @@ def test_another_run_is_refused_at_once(held: Holding) -> None:
 def test_a_run_waits_for_a_lock_that_expires(held: Holding, clock: VirtualClock) -> None:
     with held(ADA), held(GRACE, timeout_s=30):
         pass
-    assert held.said[0].startswith("until environment `prod/eu` is free: held by ada@laptop (pid 4711)")
-    assert held.said[1].startswith("took over the lock of ada@laptop (pid 4711)")
-    assert len(held.said) == 2
+    assert held.messages[0].startswith("until environment `prod/eu` is free: held by ada@laptop (pid 4711)")
+    assert held.messages[1].startswith("took over the lock of ada@laptop (pid 4711)")
+    assert len(held.messages) == 2
     assert clock.now_s() - 1_800_000_000 <= 17
 
 
@@ -181,7 +181,7 @@ def test_a_run_that_lost_its_lock_writes_nothing_more(
         with pytest.raises(LockedError):
             first.apply(a_write("later"))
     assert "grace@ci (pid 7)" in lost.value.message
-    names = [one["metadata"]["name"] for one in cluster.list("v1", "ConfigMap", namespace="default").items]
+    names = [obj["metadata"]["name"] for obj in cluster.list("v1", "ConfigMap", namespace="default").items]
     assert names == ["before"]
 
 
@@ -238,7 +238,7 @@ def test_a_lock_is_renewed_while_its_run_does_nothing(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "readable"),
     [
         ("ada@laptop/4711/x", "ada@laptop (pid 4711)"),
         ("helm", "helm"),
@@ -246,8 +246,8 @@ def test_a_lock_is_renewed_while_its_run_does_nothing(
         ("a@b/7", "a@b (pid 7)"),
     ],
 )
-def test_holders_are_named_as_people_do(name: str, said: str) -> None:
-    assert readable_holder(name) == said
+def test_holders_are_named_as_people_do(name: str, readable: str) -> None:
+    assert readable_holder(name) == readable
 
 
 @pytest.mark.parametrize(
@@ -328,9 +328,9 @@ def silent(subject: str) -> ClusterError:
 @pytest.fixture
 def stack(tmp_path: Path, clock: VirtualClock) -> Stack:
     cluster = MemoryCluster(load_schemas("1.36"), clock=clock)
-    made = Stack(tmp_path / "app", namespace="default", opener=lambda context: cluster, clock=clock)
-    made.write("web", config_map(a="1"))
-    return made
+    stack = Stack(tmp_path / "app", namespace="default", opener=lambda context: cluster, clock=clock)
+    stack.write("web", config_map(a="1"))
+    return stack
 
 
 def gate(stack: Stack, refusal: Callable[[str], ClusterError | None], kind: str = "ConfigMap") -> Cluster:
@@ -356,7 +356,7 @@ def test_a_refused_inventory_is_named_with_its_webhook_and_what_to_do(stack: Sta
         " nothing was written"
     )
     assert error.hint == f"{EXEMPT}, then run the command again"
-    assert [one["metadata"]["name"] for one in cluster.list("v1", "ConfigMap").items] == []
+    assert [obj["metadata"]["name"] for obj in cluster.list("v1", "ConfigMap").items] == []
 
 
 def test_a_webhook_of_the_environment_itself_may_be_taken_away(stack: Stack) -> None:
@@ -368,15 +368,15 @@ def test_a_webhook_of_the_environment_itself_may_be_taken_away(stack: Stack) -> 
 
 
 def test_an_inventory_refused_at_the_end_takes_nothing_back(stack: Stack) -> None:
-    seen: list[str] = []
+    subjects: list[str] = []
 
     def later(subject: str) -> ClusterError | None:
-        seen.append(subject)
-        return denied(subject) if len(seen) > 1 else None
+        subjects.append(subject)
+        return denied(subject) if len(subjects) > 1 else None
 
     cluster = gate(stack, later)
     assert refused(stack).message.endswith(": no team; all the rest of this run is done")
-    assert any(one["metadata"]["name"] == "settings" for one in cluster.list("v1", "ConfigMap").items)
+    assert any(obj["metadata"]["name"] == "settings" for obj in cluster.list("v1", "ConfigMap").items)
 
 
 def test_a_refused_lock_is_named_too(stack: Stack) -> None:
@@ -418,9 +418,9 @@ def test_a_webhook_that_never_answers_is_given_up(stack: Stack, clock: VirtualCl
 )
 def test_a_policy_is_named_as_well(stack: Stack, error: ClusterError) -> None:
     gate(stack, lambda subject: error)
-    found = refused(stack)
-    assert found.message.startswith("the inventory of environment `minikube`")
-    assert "ValidatingAdmissionPolicy 'P'" in found.message
+    refusal = refused(stack)
+    assert refusal.message.startswith("the inventory of environment `minikube`")
+    assert "ValidatingAdmissionPolicy 'P'" in refusal.message
 
 
 def test_other_refusals_say_what_is_not_kept(stack: Stack) -> None:

@@ -35,10 +35,10 @@ def change(action: Any = "update", *, identity: Identity = WEB, uid: str = "u1",
 
 
 def rows(*changes: Change) -> list[dict[str, Any]]:
-    told = Changes(
+    plan = Changes(
         app="demo", environment="gke", namespace="ml", context="gke", cluster=None, changes=changes
     )
-    return reapply.rows(told, SALT, costly=False)
+    return reapply.rows(plan, SALT, costly=False)
 
 
 def moved(before: Change | None, now: Change) -> list[str]:
@@ -46,7 +46,7 @@ def moved(before: Change | None, now: Change) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "said"),
+    ("before", "now", "text"),
     [
         (None, change("create"), "would be created, which the plan does not hold"),
         (None, change("delete"), "would be deleted, which the plan does not hold"),
@@ -70,8 +70,8 @@ def moved(before: Change | None, now: Change) -> list[str]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_moved_is_said_object_by_object(before: Change | None, now: Change, said: str) -> None:
-    assert moved(before, now) == [f"Deployment ml/web: {said}"]
+def test_what_moved_is_said_object_by_object(before: Change | None, now: Change, text: str) -> None:
+    assert moved(before, now) == [f"Deployment ml/web: {text}"]
 
 
 @pytest.mark.parametrize("costly", [False, True])
@@ -148,12 +148,12 @@ def refused(file: Path) -> str:
 
 
 def test_a_newer_one_names_the_tool_that_made_it(file: Path) -> None:
-    said = changed(file, apiVersion="mlstack.dev/v2")
-    assert said == "the plan file has version `mlstack.dev/v2`, this mlstack reads `mlstack.dev/v1`"
+    message = changed(file, apiVersion="mlstack.dev/v2")
+    assert message == "the plan file has version `mlstack.dev/v2`, this mlstack reads `mlstack.dev/v1`"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "the plan file is damaged: it is no JSON"),
         ('{"apiVersion": "mlst', "the plan file is damaged: it is no JSON"),
@@ -163,9 +163,9 @@ def test_a_newer_one_names_the_tool_that_made_it(file: Path) -> None:
     ],
     ids=["empty", "cut", "binary", "list", "foreign"],
 )
-def test_what_is_no_plan_file_is_told_in_one_line(file: Path, text: str, said: str) -> None:
+def test_what_is_no_plan_file_is_told_in_one_line(file: Path, text: str, message: str) -> None:
     file.write_text(text, encoding="latin-1")
-    assert refused(file) == said
+    assert refused(file) == message
 
 
 def test_a_damaged_one_says_where(file: Path) -> None:

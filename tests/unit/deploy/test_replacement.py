@@ -56,13 +56,13 @@ def test_the_annotation_keeps_a_job_from_being_made_anew() -> None:
 
 
 def test_a_job_and_what_a_rule_wants_anew_are_made_anew_by_themselves() -> None:
-    said = judge(an_object("batch/v1", "Job"), "gke", fixed="`spec.template` cannot change", why=None)
-    assert isinstance(said, str) and said.endswith("Kubernetes does not change the pods of a Job.")
+    reason = judge(an_object("batch/v1", "Job"), "gke", fixed="`spec.template` cannot change", why=None)
+    assert isinstance(reason, str) and reason.endswith("Kubernetes does not change the pods of a Job.")
     assert judge(an_object("kubeflow.org/v1", "TFJob"), "gke", fixed="x", why="because") == "because"
 
 
 @pytest.mark.parametrize(
-    ("api_version", "kind", "said"),
+    ("api_version", "kind", "hint"),
     [
         ("v1", "PersistentVolumeClaim", "its data would be lost"),
         ("v1", "PersistentVolume", "its data would be lost"),
@@ -72,15 +72,15 @@ def test_a_job_and_what_a_rule_wants_anew_are_made_anew_by_themselves() -> None:
 )
 @pytest.mark.parametrize("annotation", ["true", None])
 def test_what_would_lose_data_is_never_made_anew(
-    api_version: str, kind: str, said: str, annotation: str | None
+    api_version: str, kind: str, hint: str, annotation: str | None
 ) -> None:
-    assert said in refusal_of(an_object(api_version, kind, annotation)).hint
+    assert hint in refusal_of(an_object(api_version, kind, annotation)).hint
 
 
-@pytest.mark.parametrize("said", ["yes", "True", "false"])
-def test_an_annotation_that_says_neither_is_refused(said: str) -> None:
-    with pytest.raises(ConfigError, match=f'must be "true" or "never", got "{said}"'):
-        judge(an_object(*DEPLOYMENT, said), "gke", fixed=FIXED, why=None)
+@pytest.mark.parametrize("value", ["yes", "True", "false"])
+def test_an_annotation_that_says_neither_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match=f'must be "true" or "never", got "{value}"'):
+        judge(an_object(*DEPLOYMENT, value), "gke", fixed=FIXED, why=None)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def differing(path: str) -> FieldChange:
 
 def test_the_words_of_a_rule_of_the_definition_are_told() -> None:
     causes = [Cause(field="spec.mode", message="mode is chosen once: Invalid value: SECRET")]
-    said = sentence(an_object("example.com/v1", "Widget"), causes, [])
-    assert said == "`spec.mode` cannot change while the object exists (mode is chosen once)"
+    text = sentence(an_object("example.com/v1", "Widget"), causes, [])
+    assert text == "`spec.mode` cannot change while the object exists (mode is chosen once)"
 
 
 def test_a_stateful_set_names_the_fields_that_are_meant() -> None:
@@ -143,15 +143,15 @@ def test_a_stateful_set_names_the_fields_that_are_meant() -> None:
         Cause(field="spec", message="updates to statefulset spec for fields other than .. are forbidden")
     ]
     paths = ["metadata.labels.x", "spec.template.spec.containers[main].image", "spec.serviceName"]
-    said = sentence(an_object("apps/v1", "StatefulSet"), causes, [differing(path) for path in paths])
-    assert said == "`spec.serviceName` cannot change while the object exists"
+    text = sentence(an_object("apps/v1", "StatefulSet"), causes, [differing(path) for path in paths])
+    assert text == "`spec.serviceName` cannot change while the object exists"
 
 
 def test_many_fields_are_counted() -> None:
     causes = [Cause(field="spec", message="spec is immutable after creation")]
     claim = an_object("v1", "PersistentVolumeClaim")
-    said = sentence(claim, causes, [differing(f"spec.f{number}") for number in range(5)])
-    assert said.startswith("`spec.f0`, `spec.f1`, `spec.f2` and 2 more cannot change")
+    text = sentence(claim, causes, [differing(f"spec.f{number}") for number in range(5)])
+    assert text.startswith("`spec.f0`, `spec.f1`, `spec.f2` and 2 more cannot change")
 
 
 def marked_object(kind: str = "ConfigMap", api_version: str = "v1", **labels: str) -> KubeObject:
@@ -240,8 +240,8 @@ def stateful_set(
 
 
 def pod_uid(cluster: MemoryCluster) -> str | None:
-    found = cluster.get(ObjectRef("v1", "Pod", "ml", "db-0"))
-    return str(found["metadata"]["uid"]) if found else None
+    pod = cluster.get(ObjectRef("v1", "Pod", "ml", "db-0"))
+    return str(pod["metadata"]["uid"]) if pod else None
 
 
 def test_pods_go_on_where_the_new_set_can_adopt_them(stack: Stack, cluster: MemoryCluster) -> None:
@@ -263,11 +263,11 @@ def test_pods_end_where_the_new_set_could_not_adopt_them(
     stack.write("db", stateful_set())
     stack.apply()
     Simulation(cluster).settle()
-    claims = [one["metadata"]["uid"] for one in cluster.list("v1", "PersistentVolumeClaim").items]
+    claims = [claim["metadata"]["uid"] for claim in cluster.list("v1", "PersistentVolumeClaim").items]
     stack.write("db", stateful_set(**changed))
     stack.apply()
     assert pod_uid(cluster) is None
-    assert [one["metadata"]["uid"] for one in cluster.list("v1", "PersistentVolumeClaim").items] == claims
+    assert [claim["metadata"]["uid"] for claim in cluster.list("v1", "PersistentVolumeClaim").items] == claims
 
 
 # --- what a change of a definition would take away ---
@@ -282,9 +282,9 @@ def version(name: str = "v1", *, served: bool = True, storage: bool = True, **pr
 
 
 def definition(*versions: Obj, stored: tuple[str, ...] = ("v1",), **spec: Any) -> Obj:
-    found = crd(group="example.com")
-    found["spec"] |= {"versions": list(versions) or [version()], **spec}
-    return {**found, "status": {"storedVersions": list(stored)}}
+    manifest = crd(group="example.com")
+    manifest["spec"] |= {"versions": list(versions) or [version()], **spec}
+    return {**manifest, "status": {"storedVersions": list(stored)}}
 
 
 TEXT = {"type": "string"}
@@ -294,7 +294,7 @@ MANY = {f"f{number}": TEXT for number in range(9)}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "lost"),
     [
         ({"a": TEXT}, {"a": TEXT}, []),
         ({"a": TEXT, "b": TEXT}, {"b": TEXT}, ["field `spec.a` would be removed"]),
@@ -311,13 +311,13 @@ MANY = {f"f{number}": TEXT for number in range(9)}
     ],
     ids=["the same", "a field", "in a list", "many are counted"],
 )
-def test_a_removed_field_is_a_loss(old: Obj, new: Obj, said: list[str]) -> None:
-    texts = tuple(f"version `v1`: {text}" for text in said)
+def test_a_removed_field_is_a_loss(old: Obj, new: Obj, lost: list[str]) -> None:
+    texts = tuple(f"version `v1`: {text}" for text in lost)
     assert losses(definition(version(**old)), definition(version(**new))) == texts
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"scope": "Cluster"}, "`scope` would change from Namespaced to Cluster"),
         ({"group": "other.com"}, "`group` would change from example.com to other.com"),
@@ -329,9 +329,9 @@ def test_a_removed_field_is_a_loss(old: Obj, new: Obj, said: list[str]) -> None:
     ],
     ids=["scope", "group", "kind", "plural"],
 )
-def test_another_name_or_scope_is_a_loss(change: Obj, said: str) -> None:
-    (found,) = losses(definition(), definition(**change))
-    assert found.startswith(said)
+def test_another_name_or_scope_is_a_loss(change: Obj, message: str) -> None:
+    (loss,) = losses(definition(), definition(**change))
+    assert loss.startswith(message)
 
 
 def test_short_names_may_go() -> None:
@@ -341,16 +341,16 @@ def test_short_names_may_go() -> None:
 
 def test_a_removed_stored_version_is_a_loss_even_without_objects() -> None:
     live = definition(version("v1", storage=False), version("v2"), stored=("v1", "v2"))
-    said = (
+    lost = (
         "version `v1` would be removed, and objects are stored in it; once all are written anew in another,"
         " take it from `status.storedVersions` of the definition",
     )
-    assert losses(live, definition(version("v2")), has_objects=False) == said
-    assert losses(live, definition(version("v2"))) == said
+    assert losses(live, definition(version("v2")), has_objects=False) == lost
+    assert losses(live, definition(version("v2"))) == lost
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "text"),
     [
         (TEXT, {"type": "integer"}, "field `a` would be integer instead of string"),
         ({"type": "number"}, {"type": "integer"}, "field `a` would be integer instead of number"),
@@ -378,8 +378,8 @@ def test_a_removed_stored_version_is_a_loss_even_without_objects() -> None:
         ({"x-kubernetes-int-or-string": True}, TEXT, "field `a` would be string instead of int-or-string"),
     ],
 )
-def test_what_allows_less_is_said(old: Obj, new: Obj, said: str) -> None:
-    assert list(narrowed(_around(old), _around(new))) == [said]
+def test_what_allows_less_is_said(old: Obj, new: Obj, text: str) -> None:
+    assert list(narrowed(_around(old), _around(new))) == [text]
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ RULE = {"rule": "self.size() > 2", "message": "too short"}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "text"),
     [
         (TEXT, {**TEXT, "x-kubernetes-validations": [RULE]}, "field `spec.a` has a new rule: too short"),
         (TEXT, {**TEXT, "x-kubernetes-validations": [{"rule": "self != ''"}]}, "has a new rule: self != ''"),
@@ -431,10 +431,10 @@ RULE = {"rule": "self.size() > 2", "message": "too short"}
         ),
     ],
 )
-def test_what_nobody_can_compare_is_a_demand(old: Obj, new: Obj, said: str) -> None:
+def test_what_nobody_can_compare_is_a_demand(old: Obj, new: Obj, text: str) -> None:
     before, after = definition(version(a=old)), definition(version(a=new))
-    (found,) = demands(before, after)
-    assert found.startswith("version `v1`: ") and said in found
+    (demand,) = demands(before, after)
+    assert demand.startswith("version `v1`: ") and text in demand
     assert losses(before, after) == ()
     assert demands(after, after) == ()
 
@@ -454,9 +454,9 @@ def test_a_wider_number_and_a_new_pattern_are_no_demands() -> None:
     number = {"type": "integer", "format": "int32"}
     wider = definition(version(a={**number, "format": "int64"}))
     assert demands(definition(version(a=number)), wider) == ()
-    found = definition(version(a={**TEXT, "pattern": "b"}))
-    assert demands(definition(version(a=TEXT)), found) == ()
-    assert losses(definition(version(a=TEXT)), found)
+    after = definition(version(a={**TEXT, "pattern": "b"}))
+    assert demands(definition(version(a=TEXT)), after) == ()
+    assert losses(definition(version(a=TEXT)), after)
 
 
 # --- what does not go back to an earlier revision ---
@@ -464,25 +464,25 @@ def test_a_wider_number_and_a_new_pattern_are_no_demands() -> None:
 
 def test_a_claim_stays_as_it_is_now_and_is_told() -> None:
     def claims(**size: str) -> DesiredState:
-        made = tuple(one(name, kind="PersistentVolumeClaim", storage=value) for name, value in size.items())
-        return DesiredState(app="demo", environment="gke", namespace="ml", objects=made)
+        pvcs = tuple(one(name, kind="PersistentVolumeClaim", storage=value) for name, value in size.items())
+        return DesiredState(app="demo", environment="gke", namespace="ml", objects=pvcs)
 
-    mixed, told = earlier_state(claims(data="1Gi", old="1Gi"), claims(data="5Gi", later="1Gi"))
-    assert [each.data["spec"]["storage"] for each in mixed.objects] == ["5Gi", "1Gi"]
-    assert told == ("PersistentVolumeClaim ml/data stays as it is: a claim is not rolled back",)
+    mixed, notes = earlier_state(claims(data="1Gi", old="1Gi"), claims(data="5Gi", later="1Gi"))
+    assert [claim.data["spec"]["storage"] for claim in mixed.objects] == ["5Gi", "1Gi"]
+    assert notes == ("PersistentVolumeClaim ml/data stays as it is: a claim is not rolled back",)
 
 
 def versions(*names: str, **fields: str) -> DesiredState:
     """Build a set of one definition."""
-    made = crd(group="x.org")
-    version = made["spec"]["versions"][0]
-    made["spec"]["versions"] = [{**version, "name": name, "storage": name == names[0]} for name in names]
-    found = KubeObject(data={**made, "metadata": {**made["metadata"], **fields}}, component="a")
-    return DesiredState(app="demo", environment="gke", namespace="ml", objects=(found,))
+    manifest = crd(group="x.org")
+    version = manifest["spec"]["versions"][0]
+    manifest["spec"]["versions"] = [{**version, "name": name, "storage": name == names[0]} for name in names]
+    obj = KubeObject(data={**manifest, "metadata": {**manifest["metadata"], **fields}}, component="a")
+    return DesiredState(app="demo", environment="gke", namespace="ml", objects=(obj,))
 
 
 def test_a_definition_that_would_lose_a_version_stays_as_it_is() -> None:
     today = versions("v1", "v2")
-    mixed, told = earlier_state(versions("v1"), today)
+    mixed, notes = earlier_state(versions("v1"), today)
     assert mixed.objects == today.objects
-    assert told[0].startswith("CustomResourceDefinition widgets.x.org stays as it is: going back would lose")
+    assert notes[0].startswith("CustomResourceDefinition widgets.x.org stays as it is: going back would lose")

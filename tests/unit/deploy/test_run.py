@@ -84,9 +84,9 @@ def test_other_errors_are_collected() -> None:
     def work(node: GraphNode) -> None:
         raise ForbiddenError(str(node), why="quota")
 
-    one = schedule(50, work)
-    one.run()
-    assert len(one.failures) == 50
+    run = schedule(50, work)
+    run.run()
+    assert len(run.failures) == 50
 
 
 def test_as_many_are_done_at_once_as_there_are_writers() -> None:

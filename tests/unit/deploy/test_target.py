@@ -31,15 +31,15 @@ class Answering:
         return self._identity
 
 
-def check(pinned: ClusterIdentity | None, found: ClusterIdentity) -> ClusterIdentity:
+def check(pinned: ClusterIdentity | None, actual: ClusterIdentity) -> ClusterIdentity:
     environment = Environment(
         name="gke", context="gke", cluster=pinned, file="environments/gke/environment.yaml"
     )
-    return target.check_cluster(environment, Answering(found))
+    return target.check_cluster(environment, Answering(actual))
 
 
 @pytest.mark.parametrize(
-    "found",
+    "actual",
     [
         ELSEWHERE,
         ClusterIdentity(uid="uid-1", ca="sha256:2222"),
@@ -47,11 +47,11 @@ def check(pinned: ClusterIdentity | None, found: ClusterIdentity) -> ClusterIden
     ],
     ids=["all else", "restored copy", "same authority"],
 )
-def test_another_cluster_is_refused_and_both_are_named(found: ClusterIdentity) -> None:
+def test_another_cluster_is_refused_and_both_are_named(actual: ClusterIdentity) -> None:
     with pytest.raises(WrongClusterError) as caught:
-        check(HERE, found)
+        check(HERE, actual)
     assert "UID uid-1" in caught.value.message
-    assert f"UID {found.uid}" in caught.value.message
+    assert f"UID {actual.uid}" in caught.value.message
     assert caught.value.where == "environments/gke/environment.yaml"
     assert caught.value.hint is not None
 
@@ -67,12 +67,12 @@ def test_an_identity_that_tells_nothing_is_not_worth_keeping() -> None:
 
 
 @pytest.mark.parametrize(
-    ("components", "said"),
+    ("components", "message"),
     [((), "the app has no components for it"), (("x", "y"), "components `x`, `y` rendered none")],
 )
-def test_nothing_to_deploy_is_refused(components: tuple[str, ...], said: str) -> None:
+def test_nothing_to_deploy_is_refused(components: tuple[str, ...], message: str) -> None:
     empty = DesiredState(app="a", environment="gke", namespace="n", objects=(), components=components)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         target.refuse_empty(empty)
 
 
@@ -96,7 +96,7 @@ STRICT = Environment(name="gke", namespace="ml", cluster_scoped="refused")
 
 
 @pytest.mark.parametrize(
-    ("place", "found"),
+    ("place", "ref"),
     [
         (CONFINED, ("ConfigMap", "a", "ml")),
         (CONFINED, ("ConfigMap", "a", "monitoring")),
@@ -107,18 +107,18 @@ STRICT = Environment(name="gke", namespace="ml", cluster_scoped="refused")
         (Environment(name="gke"), ("Pod", "a", "x")),
     ],
 )
-def test_objects_in_allowed_places_pass(place: Environment, found: tuple[str, ...]) -> None:
-    target.refuse_outside(place, [an_object(*found)])
+def test_objects_in_allowed_places_pass(place: Environment, ref: tuple[str, ...]) -> None:
+    target.refuse_outside(place, [an_object(*ref)])
 
 
 def test_every_object_outside_is_named_with_its_component_and_file() -> None:
-    found = [
+    objects = [
         an_object("ConfigMap", "a", "kube-system"),
         an_object("ConfigMap", "b", "ml"),
         an_object("Namespace", "other", component="space"),
     ]
     with pytest.raises(ConfigError) as refused:
-        target.refuse_outside(CONFINED, found)
+        target.refuse_outside(CONFINED, objects)
     assert refused.value.exit_code == 3
     assert refused.value.message.splitlines() == [
         "2 objects lie outside what environment `gke` may write to",
@@ -129,7 +129,7 @@ def test_every_object_outside_is_named_with_its_component_and_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "found", "hint"),
+    ("place", "ref", "hint"),
     [
         (CONFINED, ("ConfigMap", "a", "kube-system"), f"{ALLOWED} --allow-namespace kube-system"),
         (CONFINED, ("Namespace", "other"), f"{ALLOWED} --allow-namespace other"),
@@ -138,10 +138,10 @@ def test_every_object_outside_is_named_with_its_component_and_file() -> None:
     ids=["in a namespace", "a namespace", "in none"],
 )
 def test_the_hint_allows_what_was_refused_and_keeps_what_was_allowed(
-    place: Environment, found: tuple[str, ...], hint: str
+    place: Environment, ref: tuple[str, ...], hint: str
 ) -> None:
     with pytest.raises(ConfigError, match="an object lies outside") as refused:
-        target.refuse_outside(place, [an_object(*found)])
+        target.refuse_outside(place, [an_object(*ref)])
     assert (refused.value.hint or "").endswith(hint)
 
 
@@ -150,9 +150,9 @@ def test_the_hint_allows_what_was_refused_and_keeps_what_was_allowed(
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
-    made = Stack(tmp_path, namespace="q", opener=lambda context: MemoryCluster(load_schemas("1.36")))
-    made.write("settings", config_map("a"))
-    return made
+    stack = Stack(tmp_path, namespace="q", opener=lambda context: MemoryCluster(load_schemas("1.36")))
+    stack.write("settings", config_map("a"))
+    return stack
 
 
 def test_the_cluster_is_asked_while_the_files_are_rendered(
@@ -342,7 +342,7 @@ def rule(**facts: list[str]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("given", "name", "allowed"),
+    ("rule", "name", "allowed"),
     [
         (rule(), "", True),
         (rule(verbs=["*"]), "", True),
@@ -355,18 +355,18 @@ def rule(**facts: list[str]) -> dict[str, list[str]]:
         (rule(resourceNames=["web"]), "db", False),
     ],
 )
-def test_rules_give_what_they_say(given: dict[str, list[str]], name: str, allowed: bool) -> None:
+def test_rules_give_what_they_say(rule: dict[str, list[str]], name: str, allowed: bool) -> None:
     right = Right(group="apps", resource="deployments", namespace="ml", verb="get", name=name)
-    assert Rights(rules=(given,)).allow(right) is allowed
+    assert Rights(rules=(rule,)).allow(right) is allowed
 
 
 def test_commands_share_a_role_where_the_verbs_are_alike() -> None:
-    found = {
+    lacking = {
         ("ml", "deployments.apps"): ["create", "patch"],
         ("ml", "secrets"): ["create", "patch"],
         ("", "clusterroles.rbac.authorization.k8s.io"): ["create"],
     }
-    lines = grant_commands(found, name="m")
+    lines = grant_commands(lacking, name="m")
     assert [re.sub(r"m-[0-9a-f]{6}", "m-#", line) for line in lines] == [
         "kubectl create clusterrole m-# --verb=create --resource=clusterroles.rbac.authorization.k8s.io",
         "kubectl create clusterrolebinding m-# --clusterrole=m-# --user=USER",

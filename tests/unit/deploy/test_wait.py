@@ -57,19 +57,19 @@ def test_a_refused_definition_ends_the_wait() -> None:
 
 
 def test_a_definition_that_never_comes_is_told_and_ends_the_wait() -> None:
-    clock, told = VirtualClock(0), list[float]()
+    clock, times = VirtualClock(0), list[float]()
     with pytest.raises(NotReadyError, match="not served within 60 s"):
-        until_established(definition(), clock=clock, on_event=lambda event: told.append(clock.now_s()))
-    assert told == [pytest.approx(30, abs=1)]
+        until_established(definition(), clock=clock, on_event=lambda event: times.append(clock.now_s()))
+    assert times == [pytest.approx(30, abs=1)]
 
 
 def live(*finalizers: str, **conditions: str) -> dict[str, Any]:
-    told = [{"type": name, "status": "True", "message": text} for name, text in conditions.items()]
-    return {"metadata": {"finalizers": list(finalizers)}, "status": {"conditions": told}}
+    entries = [{"type": name, "status": "True", "message": text} for name, text in conditions.items()]
+    return {"metadata": {"finalizers": list(finalizers)}, "status": {"conditions": entries}}
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("live", "reason"),
     [
         ({}, ""),
         (live(), ""),
@@ -86,8 +86,8 @@ def live(*finalizers: str, **conditions: str) -> dict[str, Any]:
     ],
     ids=["none", "nothing", "finalizer", "owned", "both", "own", "namespace", "other", "null"],
 )
-def test_what_holds_an_object_is_said(found: dict[str, Any], said: str) -> None:
-    assert obstacles(found) == said
+def test_what_holds_an_object_is_said(live: dict[str, Any], reason: str) -> None:
+    assert obstacles(live) == reason
 
 
 # --- when a reason is told: soon, once, and not for what only passes ---
@@ -115,7 +115,7 @@ class Reasons:
             self._clock.sleep(1)
 
 
-def told(*reasons: str) -> list[tuple[float, str]]:
+def reports(*reasons: str) -> list[tuple[float, str]]:
     """Give what is told, and after how many seconds."""
     clock, lines = VirtualClock(0), list[tuple[float, str]]()
     watcher: Any = Reasons(clock, list(reasons))
@@ -129,11 +129,11 @@ def told(*reasons: str) -> list[tuple[float, str]]:
 
 
 def test_a_reason_that_stays_is_told_soon_and_once() -> None:
-    assert told(*["no GPU"] * 30) == [(2, "no GPU")]
+    assert reports(*["no GPU"] * 30) == [(2, "no GPU")]
 
 
 def test_what_changes_all_the_time_is_told_every_ten_seconds() -> None:
-    assert len(told(*[f"{number} of 40 pods ready" for number in range(35)])) == 3
+    assert len(reports(*[f"{number} of 40 pods ready" for number in range(35)])) == 3
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_what_changes_all_the_time_is_told_every_ten_seconds() -> None:
     ids=["what passes is not told", "what comes back is told again"],
 )
 def test_reasons_are_told_once_they_stayed(reasons: list[str], lines: list[str]) -> None:
-    assert [line for _, line in told(*reasons)] == lines
+    assert [line for _, line in reports(*reasons)] == lines
 
 
 # --- barriers ---
@@ -190,9 +190,9 @@ class World:
         )
 
     def make(self, data: dict[str, Any]) -> KubeObject:
-        found = KubeObject(data={**data, "metadata": {**data["metadata"], "namespace": "ml"}})
-        self.cluster.apply(found.data)
-        return found
+        obj = KubeObject(data={**data, "metadata": {**data["metadata"], "namespace": "ml"}})
+        self.cluster.apply(obj.data)
+        return obj
 
     @property
     def waited_s(self) -> float:
@@ -239,9 +239,9 @@ def test_what_is_not_waited_for_opens_its_gate_at_once() -> None:
 
 def test_a_job_has_to_end() -> None:
     world = World()
-    found = world.make(job())
-    world.gates.ready("`migrate`", [found])
-    live = existing(world.cluster, ObjectRef.of(found.data))
+    migration = world.make(job())
+    world.gates.ready("`migrate`", [migration])
+    live = existing(world.cluster, ObjectRef.of(migration.data))
     assert live["status"]["succeeded"] == 1
 
 

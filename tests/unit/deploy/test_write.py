@@ -55,8 +55,8 @@ class Flaky(MemoryCluster):
 
 
 def settings(**data: str) -> KubeObject:
-    found = config_map(**data)
-    return KubeObject(data={**found, "metadata": {**found["metadata"], "namespace": "ml"}}, component="a")
+    obj = config_map(**data)
+    return KubeObject(data={**obj, "metadata": {**obj["metadata"], "namespace": "ml"}}, component="a")
 
 
 def change(action: Any = "create", **facts: Any) -> Change:
@@ -71,21 +71,21 @@ def change(action: Any = "create", **facts: Any) -> Change:
     )
 
 
-class Told:
+class RecordingWriter:
     """Writes changes to a cluster and keeps what is told."""
 
     def __init__(self, cluster: MemoryCluster, clock: VirtualClock | None = None) -> None:
         self.cluster, self.clock = cluster, clock or VirtualClock(0)
-        self.said: list[str] = []
-        self.writer = ObjectWriter(
-            cluster, clock=self.clock, tell=lambda event: self.said.append(f"{event.kind}: {event.text}")
+        self.messages: list[str] = []
+        self.inner = ObjectWriter(
+            cluster, clock=self.clock, tell=lambda event: self.messages.append(f"{event.kind}: {event.text}")
         )
 
-    def write(self, one: Change) -> Applied:
-        return self.go(self.writer.write(one))
+    def write(self, change: Change) -> Applied:
+        return self.go(self.inner.write(change))
 
-    def delete(self, one: Change) -> str:
-        return self.go(self.writer.delete(one))[0]
+    def delete(self, change: Change) -> str:
+        return self.go(self.inner.delete(change))[0]
 
     def go(self, steps: Generator[Gone, None, Result]) -> Result:
         """Do all steps of a change."""
@@ -118,39 +118,39 @@ WEBHOOK = TransientError("webhook `a` does not answer", webhook="a")
     ids=["kind", "webhook", "moved", "definition"],
 )
 def test_what_passes_is_waited_for_and_told_once(error: MlstackError) -> None:
-    told = Told(Flaky(error, error, error))
-    assert told.write(change()).created
-    assert told.said == [f"waiting: {error.message.removeprefix('`ConfigMap ml/settings`: ')}"]
+    writer = RecordingWriter(Flaky(error, error, error))
+    assert writer.write(change()).created
+    assert writer.messages == [f"waiting: {error.message.removeprefix('`ConfigMap ml/settings`: ')}"]
 
 
 def definition(action: Any) -> Change:
-    found = KubeObject(data=crd(group="ex.com"), component="a")
+    obj = KubeObject(data=crd(group="ex.com"), component="a")
     return Change(
-        identity=found.identity,
+        identity=obj.identity,
         component="a",
         api_version="apiextensions.k8s.io/v1",
         action=action,
-        desired=found,
+        desired=obj,
     )
 
 
 @pytest.mark.parametrize(("action", "passes"), [("update", True), ("create", False)])
 def test_a_new_schema_is_given_a_moment(action: Any, passes: bool) -> None:
     cluster = Flaky()
-    told = Told(cluster)
-    told.write(definition("create"))
+    writer = RecordingWriter(cluster)
+    writer.write(definition("create"))
     if action == "update":
         live = existing(cluster, ObjectRef.of(crd(group="ex.com")))
-        told.write(replace(definition("update"), live_uid=live["metadata"]["uid"]))
+        writer.write(replace(definition("update"), live_uid=live["metadata"]["uid"]))
     cluster.left = [InvalidError("field not declared in schema")] * 3
     data = {"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "ml"}}
     widget = KubeObject(data=data, component="a")
-    one = replace(change(), identity=widget.identity, desired=widget, api_version="ex.com/v1")
+    creation = replace(change(), identity=widget.identity, desired=widget, api_version="ex.com/v1")
     if passes:
-        assert told.write(one).created
+        assert writer.write(creation).created
         return
     with pytest.raises(InvalidError):
-        told.write(one)
+        writer.write(creation)
 
 
 @pytest.mark.parametrize(
@@ -159,10 +159,10 @@ def test_a_new_schema_is_given_a_moment(action: Any, passes: bool) -> None:
     ids=["kind", "webhook", "moved"],
 )
 def test_waiting_for_it_ends(error: MlstackError, limit_s: float) -> None:
-    told = Told(Flaky(*[error] * 1000))
+    writer = RecordingWriter(Flaky(*[error] * 1000))
     with pytest.raises(type(error)):
-        told.write(change())
-    assert limit_s <= told.clock.now_s() < limit_s + 2
+        writer.write(change())
+    assert limit_s <= writer.clock.now_s() < limit_s + 2
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_waiting_for_it_ends(error: MlstackError, limit_s: float) -> None:
     ids=["invalid", "namespace", "quota", "terminating", "owned", "outdated"],
 )
 def test_what_does_not_pass_fails_at_once(error: MlstackError) -> None:
-    told = Told(Flaky(error))
+    writer = RecordingWriter(Flaky(error))
     with pytest.raises(type(error)):
-        told.write(change())
-    assert told.clock.now_s() == 0
+        writer.write(change())
+    assert writer.clock.now_s() == 0
 
 
 class Releasing(VirtualClock):
@@ -202,9 +202,9 @@ def test_an_end_that_no_watch_tells_of_is_asked_for(monkeypatch: pytest.MonkeyPa
     held = {**settings().data, "metadata": {**settings().metadata, "finalizers": ["ex.com/hold"]}}
     uid = cluster.apply(held).object["metadata"]["uid"]
     monkeypatch.setattr(cluster, "watch", lambda *address, **options: iter(()))
-    told = Told(cluster, Releasing(cluster))
-    assert told.delete(change("delete", live_uid=uid)) == "deleted"
-    assert told.clock.now_s() < 20
+    writer = RecordingWriter(cluster, Releasing(cluster))
+    assert writer.delete(change("delete", live_uid=uid)) == "deleted"
+    assert writer.clock.now_s() < 20
 
 
 def test_what_is_written_to_an_object_that_goes_is_written_again_when_it_is_gone() -> None:
@@ -213,49 +213,49 @@ def test_what_is_written_to_an_object_that_goes_is_written_again_when_it_is_gone
     old = cluster.delete(REF)
     assert old is not None
 
-    told = Told(cluster, Releasing(cluster))
-    applied = told.write(change("update", live_uid=old["metadata"]["uid"]))
+    writer = RecordingWriter(cluster, Releasing(cluster))
+    applied = writer.write(change("update", live_uid=old["metadata"]["uid"]))
     assert applied.object["metadata"]["uid"] != old["metadata"]["uid"]
     assert (cluster.get(REF) or {})["data"] == {"a": "1"}
-    assert told.said == ["waiting: is being deleted by somebody; until it is gone"]
+    assert writer.messages == ["waiting: is being deleted by somebody; until it is gone"]
 
 
 def test_a_recreation_says_how_far_it_came() -> None:
     cluster = Flaky()
     uid = cluster.apply(settings().data).object["metadata"]["uid"]
     cluster.left = [InvalidError("no")]
-    told = Told(cluster)
+    writer = RecordingWriter(cluster)
     with pytest.raises(InvalidError):
-        told.write(change("recreate", live_uid=uid))
-    assert list(told.writer.progress.values()) == ["was deleted and is not made anew yet: "]
+        writer.write(change("recreate", live_uid=uid))
+    assert list(writer.inner.progress.values()) == ["was deleted and is not made anew yet: "]
     assert cluster.get(REF) is None
 
 
 def test_deletion_tells_whether_there_was_anything() -> None:
     cluster = Flaky()
     uid = cluster.apply(settings().data).object["metadata"]["uid"]
-    told = Told(cluster)
-    assert told.delete(change("delete", live_uid=uid)) == "deleted"
-    assert told.delete(change("delete", live_uid=uid)) == "gone"
+    writer = RecordingWriter(cluster)
+    assert writer.delete(change("delete", live_uid=uid)) == "deleted"
+    assert writer.delete(change("delete", live_uid=uid)) == "gone"
 
 
 def test_another_object_of_the_same_name_is_left_alone() -> None:
     cluster = Flaky()
     cluster.apply(settings().data)
-    told = Told(cluster)
-    assert told.delete(change("delete", live_uid="another")) == "gone"
+    writer = RecordingWriter(cluster)
+    assert writer.delete(change("delete", live_uid="another")) == "gone"
     assert cluster.get(REF) is not None
-    assert told.clock.now_s() == 0
+    assert writer.clock.now_s() == 0
 
 
 def test_what_does_not_go_is_told_with_what_holds_it() -> None:
     cluster = Flaky()
     held = {**settings().data, "metadata": {**settings().metadata, "finalizers": ["ex.com/hold"]}}
     uid = cluster.apply(held).object["metadata"]["uid"]
-    told = Told(cluster)
+    writer = RecordingWriter(cluster)
     with pytest.raises(NotReadyError, match=r"finalizers are still there: ex\.com/hold"):
-        told.delete(change("delete", live_uid=uid))
-    assert told.clock.now_s() >= GONE_S
+        writer.delete(change("delete", live_uid=uid))
+    assert writer.clock.now_s() >= GONE_S
 
 
 SETTINGS = ObjectRef("v1", "ConfigMap", "default", "settings")
@@ -286,22 +286,22 @@ def counted(cluster: Restless) -> Counted:
 
 @pytest.fixture
 def stack(tmp_path: Path, counted: Counted) -> Stack:
-    made = Stack(
+    stack = Stack(
         tmp_path / "app",
         namespace="default",
         opener=lambda context: counted,  # type: ignore[arg-type,return-value]
         clock=VirtualClock(),
     )
-    made.write("a", config_map(a="1"))
-    made.apply()
-    made.write("a", config_map(a="2"))
-    return made
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", config_map(a="2"))
+    return stack
 
 
 def data_of(cluster: MemoryCluster) -> dict[str, str]:
     live = existing(cluster, SETTINGS)
-    found: dict[str, str] = live["data"]
-    return found
+    data: dict[str, str] = live["data"]
+    return data
 
 
 def test_a_second_look_goes_on_with_the_version_of_now(stack: Stack, cluster: Restless) -> None:

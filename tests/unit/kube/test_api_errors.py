@@ -250,7 +250,7 @@ def test_an_invalid_object_lists_its_faults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "field", "said"),
+    ("kind", "field", "reason"),
     [
         ("ConfigMap", "[]", "its values together take more than the 1048576 bytes that a ConfigMap may hold"),
         (
@@ -265,12 +265,12 @@ def test_an_invalid_object_lists_its_faults() -> None:
         ),
     ],
 )
-def test_what_is_too_long_is_told_with_its_limit(kind: str, field: str, said: str) -> None:
+def test_what_is_too_long_is_told_with_its_limit(kind: str, field: str, reason: str) -> None:
     text = "Too long: may not be more than 1048576 bytes"
     cause = {"reason": "FieldValueTooLong", "field": field, "message": text}
     body = refusal(422, f"{kind} is invalid", "Invalid", causes=[cause])
     error = error_of(422, body, subject="`it`", kind=kind)
-    assert error.message == f"`it` is refused: {said}"
+    assert error.message == f"`it` is refused: {reason}"
     assert error.hint == "bring large files in an image or a volume, and name them in the object"
 
 
@@ -301,7 +301,7 @@ def test_refused_values_are_not_repeated(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "said"),
+    ("message", "reason"),
     [
         ("Invalid value: the mode is chosen once", "the mode is chosen once"),
         ('Invalid value: ["10.0.0.77"]: may not change once set', '["10.0.0.77"]: may not change once set'),
@@ -310,9 +310,9 @@ def test_refused_values_are_not_repeated(value: str) -> None:
     ],
     ids=["a rule's own words", "a short list", "a structure", "a list alone"],
 )
-def test_what_is_no_value_is_told(message: str, said: str) -> None:
+def test_what_is_no_value_is_told(message: str, reason: str) -> None:
     error = read(refusal(422, "..", causes=[{"field": "spec.mode", "message": message}]))
-    assert error.message == f"`Deployment q3/d` is refused: `spec.mode` {said}"
+    assert error.message == f"`Deployment q3/d` is refused: `spec.mode` {reason}"
 
 
 def test_values_of_secrets_are_not_repeated_however_short() -> None:
@@ -332,6 +332,6 @@ def test_warnings_are_read_once_each() -> None:
 
 
 def test_a_server_that_wants_https_says_so() -> None:
-    found = error_of(400, "Client sent an HTTP request to an HTTPS server.\n", subject="`Namespace a`")
-    assert (found.message, found.exit_code) == ("the API server speaks HTTPS alone", 6)
-    assert "https://" in str(found.hint)
+    error = error_of(400, "Client sent an HTTP request to an HTTPS server.\n", subject="`Namespace a`")
+    assert (error.message, error.exit_code) == ("the API server speaks HTTPS alone", 6)
+    assert "https://" in str(error.hint)

@@ -170,9 +170,9 @@ def test_kinds_come_from_two_requests(served: Serve) -> None:
         if asked.path in groups
         else Answer(body=MAP)
     )
-    found = cluster.kinds().lookup("kubeflow.org/v1", "TFJob")
-    assert found is not None
-    assert (found.plural, found.namespaced) == ("tfjobs", True)
+    kind = cluster.kinds().lookup("kubeflow.org/v1", "TFJob")
+    assert kind is not None
+    assert (kind.plural, kind.namespaced) == ("tfjobs", True)
     cluster.get(ObjectRef("kubeflow.org/v1", "TFJob", "q", "cnn"))
     asked = [asked.path for asked in api.asked]
     assert sorted(asked[:2]) == ["/api", "/apis"]
@@ -266,8 +266,8 @@ def test_an_object_that_cannot_be_addressed_is_not_sent(
 
 
 def line(kind: str, name: str, version: str = "1", **metadata: Any) -> bytes:
-    found = {"metadata": {"name": name, "resourceVersion": version, **metadata}}
-    return json.dumps({"type": kind, "object": found}).encode() + b"\n"
+    obj = {"metadata": {"name": name, "resourceVersion": version, **metadata}}
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
 
 END = {"annotations": {"k8s.io/initial-events-end": "true"}}
@@ -317,9 +317,9 @@ def test_the_error_that_ends_a_watch_keeps_no_connection(
     monkeypatch.setattr(http, "give_up", lambda raw: (given_up.append(raw), give_up(raw)))
     expired = {"type": "ERROR", "object": status(410, "too old resource version", reason="Expired").body}
     _, cluster = served(always(Answer(body=[json.dumps(expired).encode() + b"\n"])))
-    with pytest.raises(WatchExpiredError) as kept:
+    with pytest.raises(WatchExpiredError) as caught:
         list(cluster.watch("v1", "ConfigMap", resource_version="1", timeout_s=1))
-    assert (len(given_up), kept.tb is not None) == (1, True)
+    assert (len(given_up), caught.tb is not None) == (1, True)
 
 
 def test_a_refused_watch_is_an_error(served: Serve) -> None:

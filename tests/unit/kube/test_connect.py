@@ -45,11 +45,11 @@ def opened(config: str) -> ApiServerClient:
 
 
 def tls(
-    folder: Path, host: str, made: Certificate | None = None, *between: Certificate
+    folder: Path, host: str, leaf: Certificate | None = None, *between: Certificate
 ) -> tuple[ssl.SSLContext, str]:
     """Make a server's TLS context for a host, and the file clients trust it by."""
-    certificate, key = (made or self_signed(host)).write(folder, "server")
-    certificate.write_text(certificate.read_text() + "".join(each.certificate for each in between))
+    certificate, key = (leaf or self_signed(host)).write(folder, "server")
+    certificate.write_text(certificate.read_text() + "".join(issuer.certificate for issuer in between))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context, str(certificate)
@@ -85,8 +85,8 @@ def test_a_server_that_cannot_be_verified_gets_no_request(
 
 
 def test_a_name_that_is_no_alternative_name_is_none(tmp_path: Path) -> None:
-    made = self_signed("kubernetes", has_alternative=False)
-    context, ca = tls(tmp_path, "kubernetes", made)
+    certificate = self_signed("kubernetes", has_alternative=False)
+    context, ca = tls(tmp_path, "kubernetes", certificate)
     with serve(always(Answer(body=MAP)), tls=context).running() as api:
         cluster = {"certificate-authority": ca, "tls-server-name": "kubernetes"}
         with pytest.raises(UnreachableError, match=r"TLS fails: .*kubernetes"):
@@ -237,9 +237,9 @@ USERS: dict[str, Callable[[Path], dict[str, Any]]] = {
 def test_nobody_is_told_who_we_are_over_a_network_without_tls(tmp_path: Path, user: str, server: str) -> None:
     """All go through a proxy: whoever stands on the way reads what is sent, to the machine itself too."""
     (tmp_path / "token").write_text(SECRET)
-    said = USERS[user](tmp_path)
+    credentials = USERS[user](tmp_path)
     with serve(always(NOBODY)).running() as api:
-        config = kubeconfig(tmp_path, server, user=said, **{"proxy-url": api.url})
+        config = kubeconfig(tmp_path, server, user=credentials, **{"proxy-url": api.url})
         with pytest.raises(ForbiddenError):
             opened(config).get(REF)
     assert len(api.asked) == 1
@@ -289,10 +289,10 @@ def test_a_token_that_no_header_takes_is_told_without_it(tmp_path: Path) -> None
 
 
 def test_the_identity_does_not_depend_on_how_the_ca_file_is_written() -> None:
-    one, two = (self_signed("127.0.0.1", seed=seed).certificate for seed in "ab")
-    first = fingerprint(f"# comment\n{one}\n{two}")
-    assert first == fingerprint(f"{two}{one}{one}".replace("\n", "\r\n"))
-    assert first != fingerprint(one)
+    ca, other = (self_signed("127.0.0.1", seed=seed).certificate for seed in "ab")
+    first = fingerprint(f"# comment\n{ca}\n{other}")
+    assert first == fingerprint(f"{other}{ca}{ca}".replace("\n", "\r\n"))
+    assert first != fingerprint(ca)
     assert fingerprint("none") is None
 
 
@@ -379,9 +379,9 @@ LACKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("cluster", "user", "told"), LACKS.values(), ids=LACKS)
+@pytest.mark.parametrize(("cluster", "user", "message"), LACKS.values(), ids=LACKS)
 def test_what_a_context_needs_and_does_not_have_is_named_with_the_next_step(
-    tmp_path: Path, cluster: dict[str, Any], user: Any, told: str
+    tmp_path: Path, cluster: dict[str, Any], user: Any, message: str
 ) -> None:
     content = {
         "contexts": [{"name": "test", "context": {"cluster": "c", "user": "u"}}],
@@ -389,7 +389,7 @@ def test_what_a_context_needs_and_does_not_have_is_named_with_the_next_step(
         "users": [{"name": "u", "user": user}],
     }
     error = refused(json.dumps(content), tmp_path)
-    assert told in error.message
+    assert message in error.message
     assert error.exit_code == 6
     assert error.hint is not None
 

@@ -170,8 +170,8 @@ def test_an_answer_has_so_much_time_in_all(opened: Callable[..., ApiServerClient
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_length_is_not_believed_blindly(opened: Callable[..., ApiServerClient], lie: str) -> None:
-    speech, told = LIES[lie]
-    with pytest.raises(ClusterError, match=told) as caught:
+    speech, message = LIES[lie]
+    with pytest.raises(ClusterError, match=message) as caught:
         opened(speech, timeout_s=0.7).get(REF)
     assert caught.value.exit_code == 6
 
@@ -259,11 +259,11 @@ def answering(tmp_path: Path, body: Any) -> tuple[HostileServer, ApiServerClient
 
 @pytest.mark.parametrize("ask", ASKS)
 def test_what_is_no_answer_of_an_api_server_is_told(tmp_path: Path, ask: str) -> None:
-    said: list[Any] = [None]
-    server = HostileServer(lambda peer, call: peer.answer(said[0]))
+    answers: list[Any] = [None]
+    server = HostileServer(lambda peer, call: peer.answer(answers[0]))
     with server.running():
         for odd in ODD.values():
-            said[0] = odd
+            answers[0] = odd
             cluster = connect("test", kubeconfig=kubeconfig(tmp_path, server.url))
             with pytest.raises(ClusterError, match="is no Kubernetes API server") as caught:
                 ASKS[ask](cluster)
@@ -320,9 +320,9 @@ def test_halves_of_characters_are_read_as_none(tmp_path: Path) -> None:
     body = b'{"kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"a\\ud800b","\\uDC00":"\\ud83d\\ude00"}}'
     server, cluster = answering(tmp_path, body)
     with server.running():
-        found = cluster.get(REF)
-    assert found is not None
-    assert found["data"] == {"k": "a\ufffdb", "\ufffd": "\U0001f600"}
+        live = cluster.get(REF)
+    assert live is not None
+    assert live["data"] == {"k": "a\ufffdb", "\ufffd": "\U0001f600"}
 
 
 @pytest.mark.parametrize("name", [".", ".."])

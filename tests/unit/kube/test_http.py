@@ -52,7 +52,7 @@ class Peer:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.connections, self.stays = 0, stays
-        self.kept: list[socket.socket] = []
+        self.peers: list[socket.socket] = []
         Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -62,7 +62,7 @@ class Peer:
             except OSError:
                 return
             self.connections += 1
-            self.kept.append(peer)
+            self.peers.append(peer)
             Thread(target=self._answer, args=(peer,), daemon=True).start()
 
     def _answer(self, peer: socket.socket) -> None:
@@ -75,9 +75,9 @@ class Peer:
 
 @pytest.fixture
 def peers() -> Iterator[list[Peer]]:
-    made: list[Peer] = []
-    yield made
-    for peer in made:
+    started: list[Peer] = []
+    yield started
+    for peer in started:
         peer.listener.close()
 
 
@@ -140,9 +140,9 @@ def test_a_server_that_ends_before_the_greeting_is_broken_off_and_leaves_no_sock
     original = connection.create_connection
 
     def connect(*args: Any, **named: Any) -> socket.socket:
-        made = original(*args, **named)
+        connection = original(*args, **named)
         listener.close()
-        return made
+        return connection
 
     monkeypatch.setattr(connection, "create_connection", connect)
 
@@ -206,7 +206,7 @@ def test_a_header_that_cannot_be_sent_is_a_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "broken"),
+    ("error", "message", "broken"),
     [
         (
             ssl.SSLError(1, "[SSL] tlsv13 alert certificate required (_ssl.c:2580)"),
@@ -222,7 +222,7 @@ def test_a_header_that_cannot_be_sent_is_a_fault() -> None:
     ids=["refused", "ended"],
 )
 def test_a_server_may_refuse_a_certificate_after_the_greeting(
-    monkeypatch: pytest.MonkeyPatch, error: OSError, told: str, broken: bool
+    monkeypatch: pytest.MonkeyPatch, error: OSError, message: str, broken: bool
 ) -> None:
     def answer(self: HTTPConnection) -> None:
         raise error
@@ -230,7 +230,7 @@ def test_a_server_may_refuse_a_certificate_after_the_greeting(
     monkeypatch.setattr(HTTPConnection, "getresponse", answer)
     with (
         serve(always(Answer(body=BODY))).running() as api,
-        pytest.raises(NoAnswerError, match=told) as caught,
+        pytest.raises(NoAnswerError, match=message) as caught,
     ):
         ask(pool_of(api.url))
     assert caught.value.broken is broken
@@ -253,8 +253,8 @@ def test_a_watch_that_is_the_last_of_its_connection_leaves_no_socket_open(is_rea
             assert b"".join(_chunks(watch)) == b"{}\n"
         else:
             watch.raw.close()
-        kept = [each for each in gc.get_objects() if isinstance(each, socket.socket) and each.fileno() > 0]
-        assert [each for each in kept if each is not listener and _leads_to(each, listener)] == []
+        sockets = [sock for sock in gc.get_objects() if isinstance(sock, socket.socket) and sock.fileno() > 0]
+        assert [sock for sock in sockets if sock is not listener and _leads_to(sock, listener)] == []
 
 
 def opening() -> bool:
@@ -268,8 +268,8 @@ def _chunks(received: Response) -> Iterator[bytes]:
     received.raw.close()
 
 
-def _leads_to(one: socket.socket, listener: socket.socket) -> bool:
+def _leads_to(sock: socket.socket, listener: socket.socket) -> bool:
     try:
-        return bool(one.getpeername() == listener.getsockname())
+        return bool(sock.getpeername() == listener.getsockname())
     except OSError:
         return False

@@ -40,11 +40,11 @@ def only(token: str) -> Script:
     return script
 
 
-def kept(config: str) -> dict[str, Any]:
+def settings_of(config: str) -> dict[str, Any]:
     """Give what the kubeconfig says of the provider now."""
     user: dict[str, Any] = json.loads(Path(config).read_text())["users"][0]["user"]
-    found: dict[str, Any] = user["auth-provider"]["config"]
-    return found
+    settings: dict[str, Any] = user["auth-provider"]["config"]
+    return settings
 
 
 def failed(tmp_path: Path, user: dict[str, Any]) -> ForbiddenError:
@@ -55,8 +55,8 @@ def failed(tmp_path: Path, user: dict[str, Any]) -> ForbiddenError:
     assert Path(config).read_text() == before
     assert caught.value.why == "credentials"
     assert caught.value.hint is not None
-    told = "".join(traceback.format_exception(caught.value)) + caught.value.describe()
-    assert not [secret for secret in ("refresh-1", "hush", OLD) if secret in told]
+    text = "".join(traceback.format_exception(caught.value)) + caught.value.describe()
+    assert not [secret for secret in ("refresh-1", "hush", OLD) if secret in text]
     return caught.value
 
 
@@ -74,7 +74,7 @@ def test_what_has_expired_is_renewed_once_and_kept(
 ) -> None:
     with serve(only(provider.given(1))).running() as api:
         config = kubeconfig(tmp_path, api.url, user=provider.user(token, **{"client-secret": "hush"}))
-        before = kept(config)
+        before = settings_of(config)
         cluster = connect("test", kubeconfig=config)
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(cluster.get, [REF] * 8)) == [MAP] * 8
@@ -83,7 +83,7 @@ def test_what_has_expired_is_renewed_once_and_kept(
     form = provider.asked[0]
     assert (form["grant_type"], form["refresh_token"]) == ("refresh_token", "refresh-1")
     assert form["authorization"] == "Basic bWxzdGFjazpodXNo"
-    assert kept(config) == {**before, "id-token": provider.given(1), "refresh-token": "refresh-2"}
+    assert settings_of(config) == {**before, "id-token": provider.given(1), "refresh-token": "refresh-2"}
 
 
 def test_a_refused_token_is_renewed_and_the_request_sent_again(
@@ -93,7 +93,7 @@ def test_a_refused_token_is_renewed_and_the_request_sent_again(
         config = kubeconfig(tmp_path, api.url, user=provider.user(id_token(expires_s=LATER_S)))
         assert connect("test", kubeconfig=config).get(REF) == MAP
     assert len(api.asked) == 2
-    assert kept(config)["id-token"] == provider.given(1)
+    assert settings_of(config)["id-token"] == provider.given(1)
 
 
 def test_what_others_renewed_meanwhile_is_taken(tmp_path: Path, provider: FakeProvider) -> None:
@@ -110,7 +110,7 @@ def test_a_refresh_token_that_is_not_renewed_stays(tmp_path: Path, provider: Fak
     provider.silent = True
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(OLD))
     connect("test", kubeconfig=config)
-    assert kept(config)["refresh-token"] == "refresh-1"
+    assert settings_of(config)["refresh-token"] == "refresh-1"
 
 
 def test_the_rest_of_the_file_stays_as_it_is(tmp_path: Path, provider: FakeProvider) -> None:
@@ -135,7 +135,7 @@ def test_the_authority_may_stand_in_the_kubeconfig(tmp_path: Path, provider: Fak
     more = {"idp-certificate-authority": "", "idp-certificate-authority-data": data}
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(None, **more))
     connect("test", kubeconfig=config)
-    assert kept(config)["id-token"] == provider.given(1)
+    assert settings_of(config)["id-token"] == provider.given(1)
 
 
 @pytest.mark.parametrize("empty", ["", None], ids=["none", "empty"])
@@ -151,7 +151,7 @@ def test_a_provider_without_an_authority_is_still_verified(
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "reason"),
     [
         ({"refresh-token": ""}, "the kubeconfig has no `refresh-token`"),
         ({"client-id": ""}, "the kubeconfig has no `client-id`"),
@@ -164,10 +164,10 @@ def test_a_provider_without_an_authority_is_still_verified(
     ids=lambda value: str(value)[:30],
 )
 def test_what_cannot_be_renewed_is_told_without_secrets(
-    tmp_path: Path, provider: FakeProvider, more: dict[str, str], told: str
+    tmp_path: Path, provider: FakeProvider, more: dict[str, str], reason: str
 ) -> None:
     error = failed(tmp_path, provider.user(OLD, **more))
-    assert error.message == f"the id-token of context `test` has expired and cannot be renewed: {told}"
+    assert error.message == f"the id-token of context `test` has expired and cannot be renewed: {reason}"
 
 
 def test_a_silent_provider_is_given_up(
@@ -217,7 +217,7 @@ def test_a_renewal_says_nothing_to_the_person(tmp_path: Path, provider: FakeProv
 
 
 @pytest.mark.parametrize(
-    ("gives", "told"),
+    ("gives", "message"),
     [
         ((200, {"access_token": "hush", "token_type": "Bearer"}), "gives none for a refresh-token"),
         ((200, {"access_token": "a", "id_token": "hush"}), "what its provider gives anew is none"),
@@ -228,10 +228,10 @@ def test_a_renewal_says_nothing_to_the_person(tmp_path: Path, provider: FakeProv
     ids=["access alone", "no token", "list", "fault", "client"],
 )
 def test_an_odd_answer_of_a_provider_is_told(
-    tmp_path: Path, provider: FakeProvider, gives: tuple[int, Any], told: str
+    tmp_path: Path, provider: FakeProvider, gives: tuple[int, Any], message: str
 ) -> None:
     provider.gives = gives
-    assert told in failed(tmp_path, provider.user(OLD)).message
+    assert message in failed(tmp_path, provider.user(OLD)).message
 
 
 def test_a_kubeconfig_that_cannot_be_written_is_told(
@@ -255,7 +255,7 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place(
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(OLD))
     monkeypatch.setattr("mlstack.app.edit.write_files", refuse)
     connect("test", kubeconfig=config)
-    assert kept(config)["id-token"] == provider.given(1)
+    assert settings_of(config)["id-token"] == provider.given(1)
 
 
 def test_when_it_is_refused_again_that_is_told(tmp_path: Path, provider: FakeProvider) -> None:

@@ -33,10 +33,10 @@ def opened(folder: Path, server: HostileServer, **cluster: Any) -> Cluster:
 
 def secure(folder: Path) -> tuple[ssl.SSLContext, dict[str, str]]:
     """Give the server's side of TLS, and what the client says of its authority."""
-    made = self_signed("127.0.0.1")
+    leaf = self_signed("127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*made.write(folder, "server"))
-    return context, {"certificate-authority-data": base64.b64encode(made.certificate.encode()).decode()}
+    context.load_cert_chain(*leaf.write(folder, "server"))
+    return context, {"certificate-authority-data": base64.b64encode(leaf.certificate.encode()).decode()}
 
 
 def ends_after(objects: Objects) -> Behaviour:
@@ -83,10 +83,10 @@ def test_no_creation_fails_and_none_is_done_twice(
     objects = Objects()
     tls, cluster = secure(tmp_path) if is_secure else (None, {})
     with HostileServer(ends(objects), tls).running() as server:
-        one = opened(tmp_path, server, **cluster)
+        client = opened(tmp_path, server, **cluster)
         for number in range(10):
-            made = one.create(config_map(f"m{number}", a="b"))
-            assert (made.created, made.object["metadata"]["name"]) == (True, f"m{number}")
+            applied = client.create(config_map(f"m{number}", a="b"))
+            assert (applied.created, applied.object["metadata"]["name"]) == (True, f"m{number}")
     assert objects.created == len(objects.kept) == 10
 
 
@@ -94,13 +94,13 @@ def test_no_creation_fails_and_none_is_done_twice(
 def test_nor_does_a_replacement_or_a_deletion(tmp_path: Path, ends: Callable[[Objects], Behaviour]) -> None:
     objects = Objects()
     with HostileServer(ends(objects)).running() as server:
-        one = opened(tmp_path, server)
-        live = one.create(config_map("m", a="0")).object
+        client = opened(tmp_path, server)
+        live = client.create(config_map("m", a="0")).object
         for number in range(1, 6):
-            live = one.replace({**live, "data": {"a": str(number)}}).object
+            live = client.replace({**live, "data": {"a": str(number)}}).object
             assert live["data"] == {"a": str(number)}
         assert live["metadata"]["resourceVersion"] == "6"
-        assert one.delete(ObjectRef.of(live), uid="u-1") is None
+        assert client.delete(ObjectRef.of(live), uid="u-1") is None
     assert objects.kept == {}
 
 
@@ -115,10 +115,10 @@ def test_what_somebody_else_made_meanwhile_is_theirs(tmp_path: Path) -> None:
         return peer.answer(body, code)
 
     with HostileServer(behave).running() as server:
-        one = opened(tmp_path, server)
-        one.create(config_map("first"))
+        client = opened(tmp_path, server)
+        client.create(config_map("first"))
         with pytest.raises(ConflictError, match="already exists"):
-            one.create(config_map("m", a="ours"))
+            client.create(config_map("m", a="ours"))
 
 
 def test_what_is_to_get_a_name_is_not_created_twice(tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ def test_a_creation_that_was_heard_before_the_server_went_is_done(tmp_path: Path
             silent[0] = False
 
     with HostileServer(behave).running() as server:
-        one = GuardedClient(opened(tmp_path, server), patience=Patience(Clock(), lambda text: None))
-        one.create(config_map("first"))
+        client = GuardedClient(opened(tmp_path, server), patience=Patience(Clock(), lambda text: None))
+        client.create(config_map("first"))
         silent[0] = True
-        assert one.create(config_map("m", a="b")).created
+        assert client.create(config_map("m", a="b")).created
     assert objects.created == 2
 
 
@@ -173,10 +173,10 @@ def test_connections_opened_ahead_are_used(tmp_path: Path, version: ssl.TLSVersi
         return peer.answer(body, code)
 
     with HostileServer(behave, tls).running() as server:
-        one = opened(tmp_path, server, **cluster)
-        one.expect(3)
+        client = opened(tmp_path, server, **cluster)
+        client.expect(3)
         wait_until(lambda: server.connections == 3, timeout_s=10, what="connections")
         time.sleep(1.2)  # as long as somebody thinks about a question
         for number in range(3):
-            one.create(config_map(f"m{number}"))
+            client.create(config_map(f"m{number}"))
         assert server.connections == 3

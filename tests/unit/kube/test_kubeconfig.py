@@ -42,10 +42,10 @@ def test_of_several_files_the_first_word_counts(tmp_path: Path) -> None:
         tmp_path,
         {"one": kubeconfig("a", server="https://1"), "two": kubeconfig("b", "a", server="https://2")},
     )
-    found = load(None, {"KUBECONFIG": f"{tmp_path}/missing:{tmp_path}/one:{tmp_path}/two:"})
-    assert found.current_context == "a"
-    assert found.context("a").server == "https://1"
-    assert found.context("b").server == "https://2"
+    config = load(None, {"KUBECONFIG": f"{tmp_path}/missing:{tmp_path}/one:{tmp_path}/two:"})
+    assert config.current_context == "a"
+    assert config.context("a").server == "https://1"
+    assert config.context("b").server == "https://2"
 
 
 def test_an_unknown_context_tells_the_nearest(tmp_path: Path) -> None:
@@ -97,13 +97,13 @@ def test_what_kubectl_does_not_read_is_told_by_whoever_reads_it(tmp_path: Path, 
         file.symlink_to(content)
     else:
         file.write_text(content)
-    told = []
+    messages = []
     for reads in (lambda: load(str(file), {}), lambda: logins.find("a", str(file), {})):
         with pytest.raises(ClusterError, match="the kubeconfig cannot be read") as caught:
             reads()
         assert str(file) in (caught.value.where or "")
-        told.append(caught.value.describe())
-    assert told[0] == told[1]
+        messages.append(caught.value.describe())
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize("content", ["", "# nothing\n", "contexts: [{name: a}]\n", "contexts: null\n"])
@@ -128,15 +128,15 @@ def test_the_option_names_one_file_whatever_its_name(
 )
 def test_the_readers_agree_on_lists(tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    one, two = (kubeconfig("a", name, server=f"https://{name}") for name in ("b", "c"))
-    write_tree(tmp_path, {"one": one, "two": two, ".kube/config": kubeconfig("h", server="https://h")})
+    first, second = (kubeconfig("a", name, server=f"https://{name}") for name in ("b", "c"))
+    write_tree(tmp_path, {"one": first, "two": second, ".kube/config": kubeconfig("h", server="https://h")})
     environ = {"KUBECONFIG": variable, "HOME": str(tmp_path)}
-    known = load(None, environ)
-    if not known.contexts:
+    config = load(None, environ)
+    if not config.contexts:
         with pytest.raises(NotFoundError) as caught:
             logins.find("", None, environ)
         with pytest.raises(NotFoundError, match=re.escape(caught.value.message)):
-            known.current()
-    for name, context in known.contexts.items():
+            config.current()
+    for name, context in config.contexts.items():
         assert logins.find(name, None, environ).login.server == context.server
-    assert known.current_context == (logins.find("", None, environ).context if known.current_context else "")
+    assert config.current_context == (config.current_context and logins.find("", None, environ).context)

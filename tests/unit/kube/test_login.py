@@ -34,18 +34,18 @@ def config(
     return str(file)
 
 
-def found(folder: Path, user: Any = None, environ: Any = None, **cluster: Any) -> ContextLogin:
+def login_of(folder: Path, user: Any = None, environ: Any = None, **cluster: Any) -> ContextLogin:
     return login.find("test", config(folder / "k", user=user, cluster=cluster), environ or {})
 
 
 def proof(folder: Path, user: Any) -> Proof:
-    way = found(folder, user).source
+    way = login_of(folder, user).source
     assert isinstance(way, Proof)
     return way
 
 
 def asked(folder: Path, user: Any, **cluster: Any) -> Plugin:
-    way = found(folder, user, **cluster).source
+    way = login_of(folder, user, **cluster).source
     assert isinstance(way, Plugin)
     return way
 
@@ -62,9 +62,9 @@ def test_a_token_and_certificates_are_read(tmp_path: Path) -> None:
     (tmp_path / "client.key").write_text("KEY")
     user = {"token": "t", "client-certificate-data": encoded("CERT"), "client-key": "client.key"}
     cluster = {"certificate-authority-data": encoded("CA"), "tls-server-name": "kubernetes"}
-    one = found(tmp_path, user, **cluster)
-    assert one.login == Login(label="context `test`", server=SERVER, ca_pem="CA", server_name="kubernetes")
-    assert one.source == Proof(authorization="Bearer t", cert_pem="CERT", key_pem="KEY")
+    access = login_of(tmp_path, user, **cluster)
+    assert access.login == Login(label="context `test`", server=SERVER, ca_pem="CA", server_name="kubernetes")
+    assert access.source == Proof(authorization="Bearer t", cert_pem="CERT", key_pem="KEY")
 
 
 def test_what_is_secret_is_in_no_text_of_a_login(tmp_path: Path) -> None:
@@ -75,22 +75,22 @@ def test_what_is_secret_is_in_no_text_of_a_login(tmp_path: Path) -> None:
         plugin(args=["hush"], env=[{"name": "A", "value": "hush"}], provideClusterInfo=True),
     ]
     for user in users:
-        one = found(tmp_path, user, **{"proxy-url": "http://ada:hush@proxy"})
-        assert "hush" not in repr(one)
-        assert "hush" not in repr(one.source)
+        access = login_of(tmp_path, user, **{"proxy-url": "http://ada:hush@proxy"})
+        assert "hush" not in repr(access)
+        assert "hush" not in repr(access.source)
 
 
 def test_the_first_of_several_files_counts(tmp_path: Path) -> None:
-    one = config(tmp_path / "1", user={"token": "first"})
-    two = config(tmp_path / "2", user={"token": "second"})
-    both = {"KUBECONFIG": os.pathsep.join((one, two))}
+    first = config(tmp_path / "1", user={"token": "first"})
+    second = config(tmp_path / "2", user={"token": "second"})
+    both = {"KUBECONFIG": os.pathsep.join((first, second))}
     assert login.find("test", None, both).source == Proof(authorization="Bearer first")
 
 
 def test_a_login_may_be_spread_over_files(tmp_path: Path) -> None:
-    one = config(tmp_path / "1", context="other")
-    two = config(tmp_path / "2", user={"token": "second"})
-    files = os.pathsep.join((str(tmp_path / "none"), one, two))
+    first = config(tmp_path / "1", context="other")
+    second = config(tmp_path / "2", user={"token": "second"})
+    files = os.pathsep.join((str(tmp_path / "none"), first, second))
     assert login.find("test", None, {"KUBECONFIG": files}).source == Proof(authorization="Bearer t")
 
 
@@ -103,16 +103,16 @@ def test_a_certificate_counts_with_its_key_only(tmp_path: Path) -> None:
 
 
 def test_a_token_file_lies_beside_the_kubeconfig(tmp_path: Path) -> None:
-    way = found(tmp_path, {"tokenFile": "token", "token": "t"}).source
+    way = login_of(tmp_path, {"tokenFile": "token", "token": "t"}).source
     assert way == TokenFile(path=str(tmp_path / "token"), proof=Proof(authorization="Bearer t"))
 
 
 def test_a_token_counts_while_its_file_cannot_be_read(tmp_path: Path) -> None:
-    one = found(tmp_path, {"tokenFile": "token", "token": "t"})
-    assert isinstance(one.source, TokenFile)
-    assert login.read_token(one, one.source).authorization == "Bearer t"
+    access = login_of(tmp_path, {"tokenFile": "token", "token": "t"})
+    assert isinstance(access.source, TokenFile)
+    assert login.read_token(access, access.source).authorization == "Bearer t"
     (tmp_path / "token").write_text(" new\n")
-    assert login.read_token(one, one.source).authorization == "Bearer new"
+    assert login.read_token(access, access.source).authorization == "Bearer new"
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ def test_a_token_counts_while_its_file_cannot_be_read(tmp_path: Path) -> None:
     ids=lambda user: ",".join(user),
 )
 def test_a_plug_in_is_the_last_way(tmp_path: Path, user: dict[str, Any]) -> None:
-    assert not isinstance(found(tmp_path, {**user, **plugin()}).source, Plugin)
+    assert not isinstance(login_of(tmp_path, {**user, **plugin()}).source, Plugin)
 
 
 def test_a_token_counts_before_an_auth_provider(tmp_path: Path) -> None:
     provider = {"auth-provider": {"name": "oidc", "config": {}}}
     assert proof(tmp_path, {"token": "t", **provider}) == Proof(authorization="Bearer t")
-    way = found(tmp_path, provider).source
+    way = login_of(tmp_path, provider).source
     assert isinstance(way, IdToken)
     assert way.proof == Proof(expires_s=0)
 
@@ -135,14 +135,14 @@ def test_a_token_counts_before_an_auth_provider(tmp_path: Path) -> None:
 def test_an_identity_provider_is_read_with_its_place(tmp_path: Path) -> None:
     settings = {"id-token": id_token(expires_s=LATER_S), "refresh-token": "hush"}
     user = {"auth-provider": {"name": "oidc", "config": settings}, "client-certificate-data": encoded("C")}
-    one = found(tmp_path, user)
-    shown = Proof(authorization=f"Bearer {settings['id-token']}", cert_pem="C", expires_s=LATER_S - 10)
-    assert one.source == IdToken(proof=shown, settings=settings, file=str(tmp_path / "k"), user="u")
-    assert "hush" not in repr(one.source)
+    access = login_of(tmp_path, user)
+    proof = Proof(authorization=f"Bearer {settings['id-token']}", cert_pem="C", expires_s=LATER_S - 10)
+    assert access.source == IdToken(proof=proof, settings=settings, file=str(tmp_path / "k"), user="u")
+    assert "hush" not in repr(access.source)
 
 
 def test_tokens_are_not_kept_where_the_user_is_gone(tmp_path: Path) -> None:
-    way = found(tmp_path, {"auth-provider": {"name": "oidc", "config": {}}}).source
+    way = login_of(tmp_path, {"auth-provider": {"name": "oidc", "config": {}}}).source
     assert isinstance(way, IdToken)
     before = Path(config(tmp_path / "k", user={"token": "t"})).read_text()
     for name in ("u", "gone"):
@@ -153,7 +153,7 @@ def test_tokens_are_not_kept_where_the_user_is_gone(tmp_path: Path) -> None:
 
 def test_a_plug_in_and_an_auth_provider_are_not_taken_together(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="both by a credential plug-in and by an auth-provider"):
-        found(tmp_path, {**plugin(), "auth-provider": {"name": "oidc"}})
+        login_of(tmp_path, {**plugin(), "auth-provider": {"name": "oidc"}})
 
 
 def test_a_plug_in_is_read_whole(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_plug_in_hears_of_the_cluster_if_it_wants_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"command": ""}, "`command` is missing"),
         ({"apiVersion": None}, "`apiVersion` is missing, not one of"),
@@ -211,11 +211,11 @@ def test_a_plug_in_hears_of_the_cluster_if_it_wants_to(tmp_path: Path) -> None:
     ids=lambda value: str(value)[:30],
 )
 def test_a_plug_in_that_kubectl_would_not_run_is_refused(
-    tmp_path: Path, more: dict[str, Any], told: str
+    tmp_path: Path, more: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ClusterError) as caught:
-        found(tmp_path, plugin(**more))
-    assert told in caught.value.message
+        login_of(tmp_path, plugin(**more))
+    assert message in caught.value.message
     assert "hush" not in caught.value.describe()
 
 
@@ -226,9 +226,9 @@ def test_before_v1_a_plug_in_may_ask_where_somebody_is_there(tmp_path: Path) -> 
 
 def test_a_proxy_is_that_of_the_context_else_that_of_the_environment(tmp_path: Path) -> None:
     environ = {"HTTPS_PROXY": "http://proxy:3128"}
-    assert found(tmp_path, environ=environ).login.proxy is None  # on this machine
-    assert found(tmp_path, environ=environ, server="https://far").login.proxy == "http://proxy:3128"
-    both = found(tmp_path, environ=environ, server="https://far", **{"proxy-url": "http://own"})
+    assert login_of(tmp_path, environ=environ).login.proxy is None  # on this machine
+    assert login_of(tmp_path, environ=environ, server="https://far").login.proxy == "http://proxy:3128"
+    both = login_of(tmp_path, environ=environ, server="https://far", **{"proxy-url": "http://own"})
     assert both.login.proxy == "http://own"
 
 
@@ -251,10 +251,10 @@ def test_an_environment_of_the_pod_uses_its_account_beside_a_kubeconfig(tmp_path
 
 
 def test_in_a_pod_its_service_account_logs_in(tmp_path: Path) -> None:
-    one = login.find("", None, POD, account=account(tmp_path))
-    assert (one.login.server, one.login.ca_pem) == ("https://[fd00::1]:443", "ca.crt")
-    assert isinstance(one.source, TokenFile)
-    assert login.read_token(one, one.source).authorization == "Bearer token"
+    access = login.find("", None, POD, account=account(tmp_path))
+    assert (access.login.server, access.login.ca_pem) == ("https://[fd00::1]:443", "ca.crt")
+    assert isinstance(access.source, TokenFile)
+    assert login.read_token(access, access.source).authorization == "Bearer token"
 
 
 def test_a_kubeconfig_or_a_context_counts_before_the_account_of_the_pod(tmp_path: Path) -> None:
@@ -270,6 +270,6 @@ def test_a_pod_without_an_account_says_so(tmp_path: Path, missing: str) -> None:
     (folder / missing).unlink(missing_ok=True)
     environ = {key: value for key, value in POD.items() if key != missing}
     with pytest.raises(ClusterError, match="this pod's service account"):
-        one = login.find("", None, environ, account=folder)
-        assert isinstance(one.source, TokenFile)
-        login.read_token(one, one.source)
+        access = login.find("", None, environ, account=folder)
+        assert isinstance(access.source, TokenFile)
+        login.read_token(access, access.source)

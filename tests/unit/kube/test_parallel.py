@@ -49,21 +49,21 @@ def test_faults_of_ours_are_not_hidden() -> None:
 
 
 def test_one_error_stays_itself_and_several_are_listed() -> None:
-    one, other = ForbiddenError("first", hint="a"), ForbiddenError("second", hint="b")
-    assert parallel.together([one]) is one
-    both = parallel.together([one, other])
+    first, other = ForbiddenError("first", hint="a"), ForbiddenError("second", hint="b")
+    assert parallel.together([first]) is first
+    both = parallel.together([first, other])
     assert isinstance(both, ForbiddenError)
     assert both.message == "2 objects were refused\n  first\n  second"
     assert both.hint == "a\n      b"
     assert str(both) == both.message
-    assert one.message == "first"
+    assert first.message == "first"
     assert isinstance(both, MlstackError)
 
 
 def test_a_fault_of_many_objects_is_told_once() -> None:
     same = [ForbiddenError(f"`Pod a/{number}`: the namespace goes") for number in range(5)]
-    told = parallel.together([*same, ForbiddenError("`Pod b/x`: no right")]).message
-    assert told.splitlines() == [
+    message = parallel.together([*same, ForbiddenError("`Pod b/x`: no right")]).message
+    assert message.splitlines() == [
         "6 objects were refused",
         "  `Pod a/0`, `Pod a/1`, `Pod a/2` and 2 more: the namespace goes",
         "  `Pod b/x`: no right",

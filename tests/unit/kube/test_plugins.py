@@ -128,8 +128,8 @@ def test_its_failure_counts_for_all_who_wait_for_it(tmp_path: Path) -> None:
     with serve(script).running() as api:
         cluster = opened(tmp_path, api, plugin)
         with ThreadPoolExecutor(8) as pool:
-            told = [run.exception() for run in [pool.submit(cluster.get, REF) for _ in range(8)]]
-    assert {str(error).partition(" failed ")[2] for error in told} == {"with exit code 3"}
+            errors = [run.exception() for run in [pool.submit(cluster.get, REF) for _ in range(8)]]
+    assert {str(error).partition(" failed ")[2] for error in errors} == {"with exit code 3"}
     assert len(plugin.asked) < 8
 
 
@@ -148,8 +148,8 @@ def test_a_new_certificate_is_shown_on_new_connections(tmp_path: Path) -> None:
     old, new = self_signed("ada"), self_signed("bob")
     context, ca = tls_for(tmp_path, old.certificate + new.certificate)
     answers = [
-        plugins.credential({"clientCertificateData": one.certificate, "clientKeyData": one.key})
-        for one in (old, new)
+        plugins.credential({"clientCertificateData": cert.certificate, "clientKeyData": cert.key})
+        for cert in (old, new)
     ]
     plugin = plugins.make(tmp_path / "p", *answers)
     replies = iter([Answer(body=MAP), NOBODY, Answer(body=MAP)])
@@ -309,7 +309,7 @@ KEY = "-----BEGIN PRIVATE KEY-----\n"
 LOGIN = Plugin(command="login", api_version=V1)
 
 
-def said(status: Any, **more: Any) -> bytes:
+def answer(status: Any, **more: Any) -> bytes:
     return json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": status, **more}).encode()
 
 
@@ -320,46 +320,46 @@ def test_a_token_and_a_certificate_are_taken_together() -> None:
         "clientKeyData": KEY,
         "expirationTimestamp": "1970-01-01T01:00:10.123456789+01:00",
     }
-    found = login.read_answer(LOGIN, said(status))
-    assert (found.authorization, found.cert_pem, found.key_pem) == ("Bearer t", CERT, KEY)
-    assert found.expires_s == pytest.approx(10.123456)
-    assert "BEGIN" not in repr(found)
+    proof = login.read_answer(LOGIN, answer(status))
+    assert (proof.authorization, proof.cert_pem, proof.key_pem) == ("Bearer t", CERT, KEY)
+    assert proof.expires_s == pytest.approx(10.123456)
+    assert "BEGIN" not in repr(proof)
 
 
 @pytest.mark.parametrize("time", [None, "0001-01-01T00:00:00Z"], ids=["none", "Go's zero"])
 def test_a_token_may_never_expire(time: str | None) -> None:
-    assert login.read_answer(LOGIN, said({"token": "t", "expirationTimestamp": time})) == Proof(
+    assert login.read_answer(LOGIN, answer({"token": "t", "expirationTimestamp": time})) == Proof(
         authorization="Bearer t"
     )
 
 
 @pytest.mark.parametrize(
-    ("output", "told"),
+    ("output", "message"),
     [
         (b"", "it is empty"),
         (b"hush", "it is no JSON"),
         (b"[]", "it is no ExecCredential"),
-        (said({"token": "hush"}, kind="Secret"), "it is no ExecCredential"),
+        (answer({"token": "hush"}, kind="Secret"), "it is no ExecCredential"),
         (
-            said({"token": "hush"}, apiVersion=f"{V1}beta1"),
+            answer({"token": "hush"}, apiVersion=f"{V1}beta1"),
             f"its `apiVersion` is `{V1}beta1`, the kubeconfig",
         ),
-        (said({"token": "hush"}, apiVersion=None), "its `apiVersion` is missing"),
-        (said(None), "it has no `status`"),
-        (said({}), "neither a token nor a certificate"),
-        (said({"token": ["hush"]}), "`token` is no text"),
-        (said({"clientCertificateData": "hush"}), "only one of certificate and key"),
-        (said({"token": "hush", "clientKeyData": "hush"}), "only one of certificate and key"),
-        (said({"clientCertificateData": CERT, "clientKeyData": "hush"}), "certificate or key is no PEM"),
-        (said({"token": "hush", "expirationTimestamp": "tomorrow"}), "no time of RFC 3339"),
-        (said({"token": "hush", "expirationTimestamp": "2026-13-01T00:00:00Z"}), "no time of RFC 3339"),
-        (said({"token": "hush", "expirationTimestamp": 5}), "no time of RFC 3339"),
+        (answer({"token": "hush"}, apiVersion=None), "its `apiVersion` is missing"),
+        (answer(None), "it has no `status`"),
+        (answer({}), "neither a token nor a certificate"),
+        (answer({"token": ["hush"]}), "`token` is no text"),
+        (answer({"clientCertificateData": "hush"}), "only one of certificate and key"),
+        (answer({"token": "hush", "clientKeyData": "hush"}), "only one of certificate and key"),
+        (answer({"clientCertificateData": CERT, "clientKeyData": "hush"}), "certificate or key is no PEM"),
+        (answer({"token": "hush", "expirationTimestamp": "tomorrow"}), "no time of RFC 3339"),
+        (answer({"token": "hush", "expirationTimestamp": "2026-13-01T00:00:00Z"}), "no time of RFC 3339"),
+        (answer({"token": "hush", "expirationTimestamp": 5}), "no time of RFC 3339"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_answer_is_said_without_secrets(output: bytes, told: str) -> None:
+def test_what_is_no_answer_is_said_without_secrets(output: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=r"^it|^`token") as caught:
         login.read_answer(LOGIN, output)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "hush" not in str(caught.value)
     assert caught.value.__cause__ is None

@@ -43,7 +43,7 @@ def test_a_proxy_connects_us_to_a_server_behind_tls(tmp_path: Path, over_tls: bo
         cluster = connect("test", kubeconfig=config)
         assert cluster.get(REF) == cluster.get(REF) == LARGE
         with ThreadPoolExecutor(4) as pool:
-            assert all(found.object == LARGE for found in pool.map(cluster.apply, [LARGE] * 8))
+            assert all(applied.object == LARGE for applied in pool.map(cluster.apply, [LARGE] * 8))
     place = api.url.removeprefix("https://")
     assert proxy.heads[0].startswith(f"CONNECT {place} HTTP/1.")
     assert "Proxy-Authorization: Basic YWRhOnBAc3M=" in proxy.heads[0].splitlines()
@@ -109,7 +109,7 @@ def test_socks_proxies_are_gone_through(tmp_path: Path, scheme: str) -> None:
 
 
 def test_a_socks_proxy_is_told_names_and_passwords(tmp_path: Path) -> None:
-    told = []
+    received = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve_() -> None:
@@ -120,7 +120,7 @@ def test_a_socks_proxy_is_told_names_and_passwords(tmp_path: Path) -> None:
                     (10, b"\x01\x00"),
                     (22, b"\x05\x05\x00\x01" + bytes(6)),
                 ):
-                    told.append(peer.recv(size))
+                    received.append(peer.recv(size))
                     peer.sendall(answer)
 
         Thread(target=serve_, daemon=True).start()
@@ -128,7 +128,7 @@ def test_a_socks_proxy_is_told_names_and_passwords(tmp_path: Path) -> None:
         config = kubeconfig(tmp_path, "https://cluster.example", **{"proxy-url": url})
         with pytest.raises(UnreachableError, match="the proxy does not connect"):
             connect("test", kubeconfig=config).get(REF)
-    assert told[1:] == [b"\x01\x03ada\x04p:ss", b"\x05\x01\x00\x03\x0fcluster.example\x01\xbb"]
+    assert received[1:] == [b"\x01\x03ada\x04p:ss", b"\x05\x01\x00\x03\x0fcluster.example\x01\xbb"]
 
 
 PROXY = "http://proxy:3128"
@@ -195,5 +195,5 @@ def test_the_proxy_of_the_scheme_counts(environ: dict[str, str], server: str, ex
     ],
 )
 def test_exceptions(server: str, exceptions: str, is_excepted: bool) -> None:
-    found = proxy_of(server, {"HTTPS_PROXY": PROXY, "NO_PROXY": exceptions})
-    assert (found is None) is is_excepted
+    proxy = proxy_of(server, {"HTTPS_PROXY": PROXY, "NO_PROXY": exceptions})
+    assert (proxy is None) is is_excepted

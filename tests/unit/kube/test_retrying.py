@@ -49,11 +49,11 @@ class Waiting:
 
     def __init__(self, *, fence: Fence | None = None, **limits: Any) -> None:
         self.clock, self.cluster = VirtualClock(0), Moody()
-        self.told, self.still = list[str](), list[str]()
+        self.notes, self.still = list[str](), list[str]()
         self.patient = GuardedClient(self.cluster, patience=self.patience(**limits), fence=fence)
 
     def patience(self, *, answered: bool = True, **limits: float) -> Patience:
-        return Patience(self.clock, self.told.append, answered=answered, remind=self.still.append, **limits)
+        return Patience(self.clock, self.notes.append, answered=answered, remind=self.still.append, **limits)
 
     def fails_until(self, time_s: float, error: MlstackError) -> None:
         self.cluster.mood = lambda: error if self.clock.now_s() < time_s else None
@@ -115,7 +115,7 @@ def test_a_busy_server_is_given_time_but_not_for_ever() -> None:
     waiting.fails_until(10_000, TransientError("too many requests"))
     with pytest.raises(TransientError):
         waiting.get()
-    assert waiting.told == ["the API server is busy: too many requests"]
+    assert waiting.notes == ["the API server is busy: too many requests"]
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_a_late_answer_to_an_early_question_does_not_end_the_silence() -> None:
 
     waiting.cluster.mood = asked_while_another_fails
     assert waiting.get() is not None
-    assert len(waiting.told) == 1
-    assert waiting.told[0].startswith("the API server does not answer")
+    assert len(waiting.notes) == 1
+    assert waiting.notes[0].startswith("the API server does not answer")
 
 
 CONFIG = {**config_map("a", a="1"), "metadata": {"name": "a", "namespace": "default"}}
@@ -187,7 +187,7 @@ def test_who_lost_the_right_to_write_while_waiting_does_not_try_again(error: Mls
     with pytest.raises(LockedError):
         waiting.patient.apply(CONFIG)
     assert waiting.cluster.sent == sent
-    assert "the API server answers again" not in waiting.told  # nobody has answered
+    assert "the API server answers again" not in waiting.notes  # nobody has answered
     assert waiting.patient.apply(CONFIG, dry_run=True)
 
 
@@ -198,7 +198,7 @@ def test_what_a_fence_asks_is_waited_for_as_the_write_is() -> None:
 
     waiting = Waiting(fence=fence)
     assert waiting.patient.apply(CONFIG).created
-    assert (waiting.cluster.sent, len(waiting.told)) == (1, 2)
+    assert (waiting.cluster.sent, len(waiting.notes)) == (1, 2)
 
 
 @pytest.mark.parametrize("live", ["1", "2"], ids=["as it was to be", "another"])
@@ -223,7 +223,7 @@ def test_limits_around_others_take_their_place_and_a_silence_is_said_and_waited_
         assert limit_s <= waiting.clock.now_s() < limit_s + 2  # since the silence began
     waiting.fails_until(0, SILENT)
     assert all(patient.get(REF) for patient in (second, first, waiting.patient))
-    assert waiting.told == [
+    assert waiting.notes == [
         "the API server does not answer; trying again for 10 s",
         "the API server answers again",
     ]
@@ -235,4 +235,4 @@ def test_each_webhook_that_is_waited_for_is_said_once() -> None:
     for name, patient in (("a", around), ("b", waiting.patient), ("a", waiting.patient), ("b", around)):
         waiting.fails_until(waiting.clock.now_s() + 5, TransientError(f"webhook {name}", webhook=name))
         assert patient.get(REF) is not None
-    assert waiting.told == ["webhook a", "webhook b"]
+    assert waiting.notes == ["webhook a", "webhook b"]

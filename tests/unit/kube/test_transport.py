@@ -28,14 +28,14 @@ REF = ObjectRef("v1", "ConfigMap", "q", "a")
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Let no test wait: the pauses that would have been made."""
-    made: list[float] = []
+    sleeps: list[float] = []
     original = transport.Transport.__init__
 
-    def patched(self: transport.Transport, *args: Any, **given: Any) -> None:
-        original(self, *args, **given, sleep=made.append, clock=lambda: sum(made))
+    def patched(self: transport.Transport, *args: Any, **options: Any) -> None:
+        original(self, *args, **options, sleep=sleeps.append, clock=lambda: sum(sleeps))
 
     monkeypatch.setattr(transport.Transport, "__init__", patched)
-    return made
+    return sleeps
 
 
 def test_a_server_that_asks_for_patience_gets_it(pauses: list[float], served: Serve) -> None:
