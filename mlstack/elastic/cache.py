@@ -255,14 +255,14 @@ class ClusterCache:
         named = self._classes.get(name) if name else None
         if name and named is None:
             text = f"there is no PriorityClass `{name}`: the job counts with priority 0"
-            return Priority(value=min(0, self._highest(job, 0)), asked=0, reason="NoSuchClass", message=text)
+            return Priority(value=min(0, self._highest(job, 0)), reason="NoSuchClass", message=text)
         asked = named.value if named is not None else job.spec.priority
         value = min(asked, self._highest(job, asked))
         text = f"PriorityClass `{name}`, {asked}" if name else f"priority {asked}"
         if value < asked:
             text = f"asks for {text}, and counts with {value}, the highest of namespace `{job.namespace}`"
-            return Priority(value=value, asked=asked, reason="AboveNamespace", message=text)
-        return Priority(value=value, asked=asked, reason="Granted" if name or asked else "", message=text)
+            return Priority(value=value, reason="AboveNamespace", message=text)
+        return Priority(value=value, reason="Granted" if name or asked else "", message=text)
 
     def _highest(self, job: JobFacts, asked: int) -> int:
         """Give the highest priority of a namespace, `asked` where there is no limit."""

@@ -262,7 +262,6 @@ class Priority:
     """The priority of a job among jobs."""
 
     value: int = 0  # what it counts with
-    asked: int = 0  # what it asks for
     reason: Literal["", "Granted", "AboveNamespace", "NoSuchClass"] = ""
     message: str = ""
 

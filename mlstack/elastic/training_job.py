@@ -317,9 +317,7 @@ class TrainingJob(Record):
     name: str
     namespace: str
     uid: str  # empty in a file
-    generation: int
     created_ms: int  # milliseconds since 1970; 0 in a file
-    is_deleted: bool  # whether it is being deleted
     trainer: Trainers
     pserver: Server
     master: Server  # at most one
@@ -365,11 +363,6 @@ class TrainingJob(Record):
     failures: int | None = spec_field("failureLimit", None, read=SpecFields.optional)
     speed: str = spec_field("speed", "linear", read=_speed)  # name of a speed model
     warnings: tuple[str, ...] = ()  # what was read in another way than it is written
-
-    @property
-    def key(self) -> str:
-        """Give `namespace/name`."""
-        return f"{self.namespace}/{self.name}"
 
     @property
     def roles(self) -> Mapping[RoleName, Trainers | Server]:
@@ -448,9 +441,7 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
         name=str(metadata.get("name") or ""),
         namespace=str(metadata.get("namespace") or "default"),
         uid=str(metadata.get("uid") or ""),
-        generation=int(metadata.get("generation") or 0),
         created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
-        is_deleted=bool(metadata.get("deletionTimestamp")),
         **_read_roles(**levels),
         **read_fields(TrainingJob, spec),
     )
@@ -463,7 +454,7 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
         if level.value("etcd-endpoint") and level.value("etcd") != "External":
             level.warn("`etcd-endpoint` is ignored, as EDL did, without `etcd: External` of the master")
     if spec.faults:
-        raise SpecError(f"TrainingJob {job.key}", spec.faults)
+        raise SpecError(f"TrainingJob {job.namespace}/{job.name}", spec.faults)
     return replace(job, warnings=tuple(spec.warnings))
 
 

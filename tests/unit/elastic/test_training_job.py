@@ -39,7 +39,7 @@ def faults_of(data: dict[str, Any]) -> str:
 
 def test_a_job_of_edl_is_read_as_edl_read_it() -> None:
     job = parse(edl_job())
-    assert (job.key, job.minimum, job.maximum) == ("default/example", 2, 10)
+    assert (job.name, job.minimum, job.maximum) == ("example", 2, 10)
     assert job.trainer.resources.requests == {"cpu": 200, "memory": 200 * 2**20}
     assert (job.pserver.count, job.pserver.resources.requests["cpu"]) == (2, 500)
     assert (job.master.count, job.etcd) == (1, "Sidecar")
