@@ -450,11 +450,9 @@ def _faults(scenario: Scenario) -> Iterator[str]:
     for kind in ("job", "service", "node"):
         if repeated := [name for name, times in Counter(targets[kind]).items() if times > 1]:
             yield f"two {kind}s are called `{repeated[0]}`"
-    end = f"no sooner than the end, `seconds` {scenario.end_ms / 1000:g}"
-    yield from (f"job `{job.name}` comes {end}" for job in scenario.jobs if job.at_ms >= scenario.end_ms)
+    if scenario.jobs and min(job.at_ms for job in scenario.jobs) >= scenario.end_ms:
+        yield f"scenario: no job comes before the end, `seconds` {scenario.end_ms / 1000:g}"
     for index, event in enumerate(scenario.events):
-        if event.at_ms >= scenario.end_ms:
-            yield f"scenario.events[{index}]: `{event.what}` happens {end}"
         kind = EVENTS.get(event.what, "")
         if event.name and kind and event.name not in targets[kind]:
             near = nearest(event.name, targets[kind])
