@@ -189,12 +189,12 @@ def policy_sets() -> set[str]:
 def installable() -> Iterator[str]:
     """Give the packages of the app's registries, of those far away as they are remembered."""
     from mlstack.app.app_dir import AppDir
-    from mlstack.registries.registry import is_local, open_registry, remembered
+    from mlstack.registries.registry import is_local, kept_contents, open_registry
 
     app = AppDir.find(Path.cwd())
     for ref in app.app.registries:
         with suppress(MlstackError):
-            known = remembered(ref, app.root) or {"packages": ()}
+            known = kept_contents(ref, app.root) or {"packages": ()}
             offered = open_registry(ref, root=app.root).index.packages if is_local(ref) else known["packages"]
             yield from (f"{ref.name}/{package}" for package in offered)
 

@@ -43,15 +43,15 @@ from mlstack.readiness.capacity import NO_ROOM, UNCOUNTED, Fit, NodePool, fits, 
 from mlstack.readiness.placement import (
     NodeRoom,
     PodSet,
-    held,
-    is_odd,
+    allocated,
+    anti_terms,
+    is_unclear,
+    matches,
+    other_scheduler,
     parse_node,
-    placed_by,
     pod_set,
-    repelling,
-    repels,
     spread,
-    unknown,
+    unknown_constraints,
 )
 from mlstack.readiness.rule import ODD, key_of, kinds_below, number
 
@@ -249,7 +249,7 @@ def node_rooms(live: Occupancy, gone: Container[str] = ()) -> list[NodeRoom]:
     taken = defaultdict(list)
     for pod in live.pods or ():
         if _uid(pod) not in gone:
-            taken[str(pod["spec"].get("nodeName") or "")].append(held(pod))
+            taken[str(pod["spec"].get("nodeName") or "")].append(allocated(pod))
     return [parse_node(node, taken[str(node["metadata"]["name"])]) for node in live.nodes or ()]
 
 
@@ -334,7 +334,7 @@ def _updated(change: Change, obj: KubeObject, template: PodTemplate, old: Sequen
     yield replace(
         row,
         count=max(count, len(old)) + extra,
-        replaced=reduce(larger, map(held, old), {}),
+        replaced=reduce(larger, map(allocated, old), {}),
         also_on=frozenset(str(pod["spec"].get("nodeName") or "") for pod in old),
     )
 
@@ -355,7 +355,7 @@ def _set(obj: KubeObject, template: PodTemplate, count: int) -> PodSet:
     )
     doubts = list(row.doubts)
     doubts += ["its claims may be bound to a zone or a node"] if claims else []
-    doubts += unknown({}, {str(name): "" for name in obj.labels})
+    doubts += unknown_constraints({}, {str(name): "" for name in obj.labels})
     return replace(row, doubts=tuple(dict.fromkeys(doubts)))
 
 
@@ -390,7 +390,7 @@ def _admitted(cluster: Cluster, pod_sets: Sequence[PodSet], live: Occupancy) -> 
         )
 
     rows = parallel.whole(parallel.run(tried, [pods for pods in pod_sets if pods.count or pods.is_per_node]))
-    return [replace(pods, placed_by=pods.placed_by or placed_by(pods.spec, live.devices)) for pods in rows]
+    return [replace(row, placed_by=row.placed_by or other_scheduler(row.spec, live.devices)) for row in rows]
 
 
 def _doubted(pods: PodSet, error: MlstackError) -> PodSet:
@@ -430,22 +430,22 @@ def _unread(pod_sets: Iterable[PodSet], live: Occupancy) -> Iterator[PodSet]:
 def _beside(pod_sets: Iterable[PodSet], running: Sequence[Data], nodes: Sequence[NodeRoom]) -> list[PodSet]:
     """Give pods with the nodes that running ones shut to them, and how many of those their spread counts."""
     by_name = {node.place.name: node.place.labels for node in nodes}
-    apart = [pod for pod in running if repelling(pod["spec"])]
+    apart = [pod for pod in running if anti_terms(pod["spec"])]
     rows = []
     for pods in pod_sets:
-        own_terms, rule, doubts = repelling(pods.spec), pods.spreading, list(pods.doubts)
+        own_terms, rule, doubts = anti_terms(pods.spec), pods.spreading, list(pods.doubts)
         shut: set[tuple[str, str]] = set()
         alike: dict[str, int] = defaultdict(int)
         for pod in running if own_terms or rule else apart:
             metadata, labels = pod["metadata"], pod["metadata"].get("labels") or {}
             space = str(metadata.get("namespace"))
             domains = by_name.get(str(pod["spec"].get("nodeName") or ""), {})
-            terms = [row for row in own_terms if repels(row, pods.namespace, labels, space)]
-            pod_terms = repelling(pod["spec"])
-            terms += [row for row in pod_terms if repels(row, space, pods.labels, pods.namespace)]
-            if any(map(is_odd, terms)):
+            terms = [row for row in own_terms if matches(row, pods.namespace, labels, space)]
+            pod_terms = anti_terms(pod["spec"])
+            terms += [row for row in pod_terms if matches(row, space, pods.labels, pods.namespace)]
+            if any(map(is_unclear, terms)):
                 doubts.append(f"Pod {space}/{metadata['name']} may keep it away (pod anti-affinity)")
-            keys = [str(row.get("topologyKey")) for row in terms if not is_odd(row)]
+            keys = [str(row.get("topologyKey")) for row in terms if not is_unclear(row)]
             shut.update((key, domains[key]) for key in keys if key in domains)
             if rule and space == pods.namespace and not metadata.get("deletionTimestamp"):
                 alike[domains.get(str(rule.get("topologyKey")), "")] += selects(
@@ -561,7 +561,7 @@ def _groups(
     for pod in live.pods or ():
         owners = pod["metadata"].get("ownerReferences") or ()
         if any(owner.get("kind") == "DaemonSet" for owner in owners):
-            on_every_node[pod["spec"].get("nodeName")].append(held(pod))
+            on_every_node[pod["spec"].get("nodeName")].append(allocated(pod))
     for group in groups:
         health = group.get("health") or {}
         base = re.sub(r"-grp$", "", str(group.get("name")).rpartition("/")[2])

@@ -416,7 +416,7 @@ def _row(change: Change, secrets: Sequence[str]) -> ObjectChange:
         change,
         change.identity,
         object=str(change.identity),
-        fields=veiled(change.fields, secrets),
+        fields=hide_secrets(change.fields, secrets),
         manifest=mask_values(mask_object(desired.data), secrets) if desired is not None else None,
         refused=change.refusal.reasons if change.refusal else (),
         hint=change.refusal.hint if change.refusal else "",
@@ -463,7 +463,7 @@ def masked(identity: Identity, changes: Iterable[FieldChange]) -> tuple[FieldCha
     )
 
 
-def veiled(changes: Iterable[FieldChange], secrets: Sequence[str]) -> tuple[FieldChange, ...]:
+def hide_secrets(changes: Iterable[FieldChange], secrets: Sequence[str]) -> tuple[FieldChange, ...]:
     """Hide secrets that a template put into other objects; the value before one may have been one too."""
     shown = []
     for change in changes:

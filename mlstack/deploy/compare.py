@@ -10,7 +10,7 @@ from typing import Any, Literal
 from mlstack.app.environment import Environment
 from mlstack.dataclass import Record, row
 from mlstack.deploy import conflicts
-from mlstack.deploy.changes import ApplyOptions, Change, ChangeAction, masked, veiled, with_uid
+from mlstack.deploy.changes import ApplyOptions, Change, ChangeAction, hide_secrets, masked, with_uid
 from mlstack.deploy.history import changes_between
 from mlstack.deploy.inventory import (
     MEMBER_LABEL,
@@ -112,7 +112,7 @@ def _like_with_like(
     place, other = (side.app.environment(side.environment) for side in targets)
     secrets = (*before.secrets, *after.secrets)
     changes = tuple(
-        replace(change, fields=veiled(change.fields, secrets))
+        replace(change, fields=hide_secrets(change.fields, secrets))
         for change in changes_between(_moved(before, place, other), after)
     )
     return changes, tuple(dict.fromkeys((*before.notes, *after.notes)))
@@ -130,7 +130,7 @@ def _with_cluster(
     changes = diff_environment(resolved, ApplyOptions(dry_run=True)).changes.changes
     namespace = Identity("", "Namespace", "", state.namespace)  # which an apply would make first
     return tuple(
-        replace(change, fields=veiled(change.fields, state.secrets))
+        replace(change, fields=hide_secrets(change.fields, state.secrets))
         for change in changes
         if change.component or change.identity != namespace
     ), state.notes
@@ -255,7 +255,7 @@ def differences(
     return tuple(
         _difference(live, path, shown, applied)
         for path, change in changes
-        for shown in veiled(masked(identity, [change]), secrets)
+        for shown in hide_secrets(masked(identity, [change]), secrets)
     )
 
 
@@ -416,7 +416,7 @@ def _without_answer(
     copy = dry_run_copy(context.cluster, data, live)
     foreign = [path for _, path in foreign_fields(context, manifest, live)]
     if not isinstance(copy, MlstackError):
-        return copy, None, [*conflicts.displaced(live, data, error.causes), *foreign]
+        return copy, None, [*conflicts.displaced_items(live, data, error.causes), *foreign]
     sent = {key: value for key, value in data.items() if key not in ("apiVersion", "kind")}
     tree = managed_fields.union(managed_fields.owned(live), managed_fields.tree_of(sent))
     return data, tree, foreign

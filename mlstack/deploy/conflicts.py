@@ -87,7 +87,7 @@ def lost(live: Data, forced: Data) -> list[OwnedField]:
     return [(owner, path) for owner, path in _gone(live, forced) if managed_fields.depth(ours, path)]
 
 
-def swept(live: Data, forced: Data) -> list[OwnedField]:
+def lost_items(live: Data, forced: Data) -> list[OwnedField]:
     """Give the fields others lose because they lie in something of ours that goes, as an item of a list."""
     going = set(paths(owned(live))) - set(paths(owned(forced)))
     return [
@@ -106,13 +106,13 @@ def _gone(live: Data, forced: Data) -> Iterator[OwnedField]:
                 yield entry.owner, path
 
 
-def emptied(live: Data, payload: Data, gone: Iterable[FieldPath], policy: ConflictPolicy) -> list[OwnedField]:
+def empty_maps(live: Data, data: Data, gone: Iterable[FieldPath], policy: ConflictPolicy) -> list[OwnedField]:
     """Give the empty maps of a payload that stay a program's once what others put into them is gone.
 
     While something is in them nobody loses them; afterwards they would be ours for one apply, no longer.
     """
     above = {path[:length] for path in gone for length in range(1, len(path) + 1)}
-    empty = {path for path in above if value_at(payload, path) == {}}
+    empty = {path for path in above if value_at(data, path) == {}}
     return [
         (entry.owner, path)
         for entry in (managed_fields.entries(live) if empty else ())
@@ -339,7 +339,7 @@ def adoption_note(live: Data, gone: Sequence[FieldChange], *, adopt: bool) -> It
 # --- list items that a person put in the place of ours, so that both together are not valid ---
 
 
-def displaced(live: Data, data: Data, causes: Iterable[Cause]) -> tuple[FieldPath, ...]:
+def displaced_items(live: Data, data: Data, causes: Iterable[Cause]) -> tuple[FieldPath, ...]:
     """Give the items of people's tools that are to go for ours to be valid; none if it is not about them.
 
     Who changes the port of a Service from 80 to 81 by hand makes another item of it, since the port is its
@@ -392,7 +392,7 @@ def _theirs(tree: Tree, ours: Tree, path: FieldPath = ()) -> Iterator[FieldPath]
             yield from _theirs(inner, mine or {}, here)
 
 
-def dropped(
+def dropped_fields(
     fields: Sequence[OwnedField],
     live: Data,
     applied: Sequence[Data],

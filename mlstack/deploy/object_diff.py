@@ -84,7 +84,7 @@ def _diff(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
         fixed = replacement.sentence(manifest, removed.error.causes, removed.changed)
         verdict = replacement.judge(manifest, context.resolved.state.environment, fixed=fixed, why=None)
         return _replace(context, manifest, live, removed.changed, verdict, tuple(removed.notes(live)))
-    emptied = conflicts.emptied(live, resolution.payload, removed.paths, policy)
+    emptied = conflicts.empty_maps(live, resolution.payload, removed.paths, policy)
     if emptied:
         data = managed_fields.cut(resolution.payload, [path for _, path in emptied])
         again = resolve(cluster, manifest, data, live, policy)
@@ -94,7 +94,7 @@ def _diff(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
         *resolution.forced.warnings,
         *conflicts.notes(conflicts.TAKEN, taken, live),
         *conflicts.notes(conflicts.LEFT, resolution.left, live),
-        *conflicts.notes(conflicts.SWEPT, conflicts.swept(live, resolution.forced.object), live),
+        *conflicts.notes(conflicts.SWEPT, conflicts.lost_items(live, resolution.forced.object), live),
         *removed.notes(live),
         *replicas.notes,
     ]
@@ -260,7 +260,7 @@ def removed_fields(
     if not fields:
         return RemovedFields(after=live)
     applied = context.applied.of(manifest)
-    dropped, dropped_left = conflicts.dropped(fields, live, applied, policy, spare=spared)
+    dropped, dropped_left = conflicts.dropped_fields(fields, live, applied, policy, spare=spared)
     ours = {path for _, path in (*dropped, *dropped_left)}
     fields = [(owner, path) for owner, path in fields if path not in ours]
     foreign, foreign_left = _foreign(context, manifest, live, fields, spared)
@@ -323,7 +323,7 @@ def _diff_refused(context: DiffContext, manifest: KubeObject, live: Data, error:
     fault = copy if isinstance(copy, MlstackError) else None
     after = manifest.data if isinstance(copy, MlstackError) else copy
     if fault is None:
-        items = conflicts.displaced(live, context.scalers.payload(manifest), error.causes)
+        items = conflicts.displaced_items(live, context.scalers.payload(manifest), error.causes)
         if items:
             return _displace(context, manifest, live, items, after)
     if not replacement.says_fixed(error.causes) and (is_definition or fault is not None):

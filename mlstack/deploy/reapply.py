@@ -32,7 +32,7 @@ from mlstack.deploy.changes import (
     ChangeAction,
     Changes,
     RunResult,
-    veiled,
+    hide_secrets,
 )
 from mlstack.deploy.history import (
     CHANGING,
@@ -160,7 +160,7 @@ def rows(changes: Changes, salt: str, *, costly: bool) -> list[dict[str, Any]]:
                     "old": masking.scrubbed_value(field.old),
                     "new": masking.scrubbed_value(field.new),
                 }
-                for field in veiled(change.fields, changes.secrets)
+                for field in hide_secrets(change.fields, changes.secrets)
             ],
             "notes": [masking.scrubbed(note) for note in change.notes],
         }

@@ -23,7 +23,7 @@ from mlstack.app import overrides
 from mlstack.app.prototype import Prototype
 from mlstack.errors import MlstackError
 from mlstack.importers.jsonnet import text_of, tokens
-from mlstack.importers.plan import generated_name, told_of_name
+from mlstack.importers.plan import generated_name, generated_name_note
 from mlstack.objects.kube_object import SERVER_METADATA, Data, Kinds, group_of
 from mlstack.render.component import unpacked
 from mlstack.yaml import edit, read, write
@@ -57,7 +57,7 @@ def is_served(data: Data) -> bool:
     return kinds.lookup(version, kind) is not None or not kinds.of_group(group_of(version))
 
 
-def told_unserved(objects: Iterable[Data], *, has_converted: bool) -> list[str]:
+def unserved_notes(objects: Iterable[Data], *, has_converted: bool) -> list[str]:
     """Name the versions that no server serves, with what to do; each once."""
     counts = Counter(f"{data['apiVersion']} {data['kind']}" for data in objects if not is_served(data))
     advice = "nothing takes its place: remove it" if has_converted else "--convert rewrites what can be"
@@ -321,7 +321,7 @@ def cleaned(text: str, *, source: str) -> tuple[str, list[str]]:
             for path, data in reversed(items):  # a change leaves the places before it
                 if name := generated_name(data):
                     part = _renamed(part, document, path, name, source)
-                    notes.append(f"{source}: {told_of_name(data)}")
+                    notes.append(f"{source}: {generated_name_note(data)}")
             for path, data in items:
                 if data is None and path:
                     gone.append(path)

@@ -24,7 +24,7 @@ from mlstack.app.prototype import Chart
 from mlstack.dataclass import Record
 from mlstack.errors import ClusterError, ConfigError, NotFoundError, RegistryError, UsageError
 from mlstack.importers.convert import cleaned, document_texts
-from mlstack.importers.plan import PlannedComponent, component_name, identity_of, told_of
+from mlstack.importers.plan import PlannedComponent, component_name, identity_of, secret_note
 from mlstack.names import listed, nearest
 from mlstack.objects import masking
 from mlstack.objects.kube_object import Data, Identity, Kinds
@@ -196,7 +196,7 @@ def _component(full_name: str, source: SourceFile) -> tuple[PlannedComponent, li
     notes: list[str] = []
     objects = _objects(read.read_documents(source.text, source=source.name))
     for data in objects:
-        notes += told_of(data, full_name)
+        notes += secret_note(data, full_name)
     if template := _HELM.search(source.text):
         advice = "Helm's templates are rendered first, mlstack import helm CHART"
         notes.append(f"{source.name}: holds `{template[0]}` as text: {advice}")

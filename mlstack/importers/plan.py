@@ -93,13 +93,13 @@ def generated_name(data: Any) -> str:
     return str(metadata.get("generateName") or "").rstrip("-.")
 
 
-def told_of_name(data: Data) -> str:
+def generated_name_note(data: Data) -> str:
     """Tell that an object got a name."""
     old = f"{data.get('kind')} with `generateName: {data['metadata']['generateName']}`"
     return f"{old} is called `{generated_name(data)}` now: each apply would have made another"
 
 
-def told_of(data: Data, component: str) -> Iterator[str]:
+def secret_note(data: Data, component: str) -> Iterator[str]:
     """Tell what a person should know about an object that was imported."""
     name = f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}"
     if masking.is_secret(data) and any(data.get(key) for key in ("data", "stringData")):
@@ -151,7 +151,7 @@ def plan_variants(
     planned = tuple(component for component, _ in written)
     named = {component.name: group for component, group in written}
     notes |= dict.fromkeys(
-        remark for new in planned for data in new.objects for remark in told_of(data, new.name)
+        remark for new in planned for data in new.objects for remark in secret_note(data, new.name)
     )
     targets = {name: list(_targets(named, name, notes)) for name in order}
     placed = [
@@ -254,7 +254,7 @@ def _shaped(data: Data, namespace: str, component: str, notes: dict[str, None]) 
         if (namespace and metadata.get("namespace") == namespace) or is_cluster_wide(plain):
             metadata.pop("namespace", None)
         if name := generated_name(plain):
-            notes[f"{component}: {told_of_name(plain)}"] = None
+            notes[f"{component}: {generated_name_note(plain)}"] = None
             metadata["name"] = name
             del metadata["generateName"]
         if not metadata.get("labels", True):

@@ -22,7 +22,7 @@ from mlstack.kube.client import Cluster, Opener
 from mlstack.objects.kube_object import DesiredState
 from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, required_affinity
 from mlstack.readiness.capacity import NO_ROOM, Fit, NodePool, fits, footprint
-from mlstack.readiness.placement import HOST, NodeRoom, PodSet, repelling, repels, spread
+from mlstack.readiness.placement import HOST, NodeRoom, PodSet, anti_terms, matches, spread
 from mlstack.readiness.rule import ODD
 from mlstack.render import render
 
@@ -247,7 +247,7 @@ def _room(live: capacity.Occupancy, namespace: str) -> dict[str, Any]:
     terms = {
         json.dumps([pod["metadata"]["namespace"], term], sort_keys=True)
         for pod in live.pods or ()
-        for term in repelling(pod["spec"])
+        for term in anti_terms(pod["spec"])
     }
     return {
         "nodes": [{"shape": shape, "count": count, "free": free} for shape, free, count in rows],
@@ -372,9 +372,9 @@ def _with_doubts(pods: PodSet, snapshot: ClusterSnapshot) -> PodSet:
         doubts.append(f"{room['waiting']} pods waited for a place already")
     if pods.spec.get("runtimeClassName"):
         doubts.append("its runtime class may add to what it asks for")
-    if any(repels(term, space, pods.labels, pods.namespace) for space, term in room.get("repelling", ())):
+    if any(matches(term, space, pods.labels, pods.namespace) for space, term in room.get("repelling", ())):
         doubts.append("other pods may keep it away (pod anti-affinity)")
-    if repelling(pods.spec) or pods.spreading:
+    if anti_terms(pods.spec) or pods.spreading:
         doubts.append("the snapshot does not say which pods run where (anti-affinity, topology spread)")
     required = (required_affinity(pods.spec) or {}).get("nodeSelectorTerms") or ()
     rows = [row for term in required for row in term.get("matchExpressions") or ()]

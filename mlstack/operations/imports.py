@@ -202,7 +202,7 @@ def _composed(source: KsApp, request: KsonnetRequest) -> tuple[Composition, list
     objects = [
         data for by_place in composition.objects.values() for listed in by_place.values() for data in listed
     ]
-    remarks += convert.told_unserved(objects, has_converted=request.convert)
+    remarks += convert.unserved_notes(objects, has_converted=request.convert)
     return composition, remarks
 
 

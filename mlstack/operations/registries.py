@@ -29,12 +29,12 @@ from mlstack.registries.registry import (
     asked_protocol,
     contents,
     is_bundled,
+    keep_contents,
+    kept_contents,
     open_address,
     open_registry,
     protocol_of,
     protocols,
-    remember,
-    remembered,
 )
 from mlstack.render.sandbox import template_faults
 
@@ -195,7 +195,7 @@ def _refuse_password(ref: RegistryRef) -> None:
 def _asked(app: AppDir, ref: RegistryRef) -> RegistryIndex:
     """Ask a registry anew, and remember what it says."""
     index = open_address(ref, root=app.root, fresh=True).index
-    remember(ref, app.root, index)
+    keep_contents(ref, app.root, index)
     return index
 
 
@@ -296,7 +296,7 @@ def update_registries(app: AppDir, names: Sequence[str] = ()) -> RegistriesUpdat
     refs = [_named(app, name) for name in names] or list(app.app.registries)
     updates, notes = [], []
     for ref in (as_overridden(ref, root=app.root) for ref in refs):
-        before = remembered(ref, app.root)
+        before = kept_contents(ref, app.root)
         try:
             index = _asked(app, ref)
         except MlstackError as error:

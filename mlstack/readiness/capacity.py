@@ -93,9 +93,9 @@ def fits(
     for pods in rivals:
         keys = placement.topologies(pods, rivals)
         if keys not in clusters:
-            bare = placement.grouped(nodes, rivals, keys)
-            beside = [placement.beside_daemons(node, daemons) for node in bare]
-            full = placement.grouped(beside, rivals, keys) if daemons else bare
+            bare = placement.node_groups(nodes, rivals, keys)
+            beside = [placement.with_daemons(node, daemons) for node in bare]
+            full = placement.node_groups(beside, rivals, keys) if daemons else bare
             clusters[keys] = _Cluster(bare, full, lowest)
         verdicts.append(_verdict(pods, rivals, clusters[keys], grown))
     rows: dict[str, list[tuple[PodSet, Verdict, str]]] = {}
@@ -145,7 +145,7 @@ def _verdict(
     if pods.blocked:
         return "blocked by quota", pods.blocked
     nodes = cluster.bare
-    is_short = bool(nodes) and not pods.is_per_node and placement.room(pods, nodes) < pods.count
+    is_short = bool(nodes) and not pods.is_per_node and placement.most_on_nodes(pods, nodes) < pods.count
     if pods.placed_by:
         return "not known", "; ".join((pods.placed_by, *([_ruled_out(pods, nodes)] if is_short else ())))
     unseen = ", ".join(pool.name for pool in pools if pool.node is None)
@@ -157,8 +157,8 @@ def _verdict(
         return _verdict_per_node(pods, rivals, cluster)
     most = min(sum(rival.count for rival in rivals), 1000)
     added = [replace(pool.node, count=min(pool.more, most)) for pool in pools if pool.node is not None]
-    if not any(placement.could_hold(pods, node) for node in (*nodes, *added)):
-        text = _ruled_out(pods, [placement.empty(node) for node in nodes], "has")
+    if not any(placement.fits_empty(pods, node) for node in (*nodes, *added)):
+        text = _ruled_out(pods, [placement.emptied(node) for node in nodes], "has")
         return ("not known", f"{text}; {unseen}") if unseen else ("never", text)
     if not (is_short or pods.doubts) and placement.always_fits(pods, rivals, cluster.beside):
         return "fits now", ""
@@ -166,13 +166,13 @@ def _verdict(
     text = f"{_ruled_out(pods, nodes)}; {growth}" if is_short and added else growth
     # Into which domain a node comes that is not there yet is not known.
     is_told = added and not (pods.doubts or pods.spreading or pods.alone_in)
-    new = [placement.beside_daemons(node, (row for row in rivals if row.is_per_node)) for node in added]
+    new = [placement.with_daemons(node, (row for row in rivals if row.is_per_node)) for node in added]
     keys = placement.topologies(pods, rivals)
-    more = placement.grouped([*cluster.beside, *new], rivals, keys) if added else []
+    more = placement.node_groups([*cluster.beside, *new], rivals, keys) if added else []
     if is_told and placement.always_fits(pods, rivals, more):
         return "fits after autoscaling", text
     is_certain = is_short and not unseen and not (pods.spreading and added)
-    if is_certain and placement.room(pods, [*nodes, *added]) < pods.count:
+    if is_certain and placement.most_on_nodes(pods, [*nodes, *added]) < pods.count:
         return _without_room(pods, cluster, _ruled_out(pods, nodes))
     doubts = (*pods.doubts, *([unseen] if is_short and unseen else ()))
     if doubts:
@@ -193,7 +193,7 @@ def _without_room(pods: PodSet, cluster: _Cluster, text: str) -> tuple[Verdict, 
 def _verdict_per_node(pods: PodSet, rivals: Sequence[PodSet], cluster: _Cluster) -> tuple[Verdict, str]:
     """Judge pods of which every node that they may go to gets one."""
     eligible = [node for node in cluster.bare if placement.is_eligible(pods, node)]
-    if full := [node for node in eligible if placement.pieces(pods, node) < 1]:
+    if full := [node for node in eligible if placement.most_on_node(pods, node) < 1]:
         return _without_room(pods, cluster, _ruled_out(pods, full))
     if pods.doubts:
         return "not known", "; ".join(pods.doubts)
@@ -220,7 +220,7 @@ def _ruled_out(pods: PodSet, nodes: Sequence[NodeRoom], verb: str = "has left") 
     """Say why no node takes another one, once as many are placed as there is room for."""
     reasons: Counter[str] = Counter()
     short: dict[str, int] = {}
-    there, full = placement.room(pods, nodes), placement.crowded(pods, nodes)
+    there, full = placement.most_on_nodes(pods, nodes), placement.skewed_domains(pods, nodes)
     for node in nodes:
         for reason, resource in _against(pods, node, full):
             reasons[reason] += node.count
@@ -244,7 +244,7 @@ def _against(pods: PodSet, node: NodeRoom, full: Container[str]) -> Iterator[tup
 
     `full` are domains to which no more of these pods are spread.
     """
-    spec = placement.tolerating(pods)
+    spec = placement.with_daemon_tolerations(pods)
     taint = untolerated(spec, node.place)
     if taint is not None and taint.get("key") == f"{OF_CONDITIONS}unschedulable":
         yield "node(s) were unschedulable", ""
@@ -265,7 +265,7 @@ def _against(pods: PodSet, node: NodeRoom, full: Container[str]) -> Iterator[tup
 
 def _lacking(pods: PodSet, node: NodeRoom) -> Iterator[tuple[str, str]]:
     """Give what a node lacks for another one once it holds as many as it can."""
-    placed = max(0, placement.pieces(pods, node))
+    placed = max(0, placement.most_on_node(pods, node))
     names = [name for name, amount in pods.asked.items() if node.left(name) < (placed + 1) * amount]
     if not names:
         yield "node(s) didn't match pod anti-affinity rules", ""

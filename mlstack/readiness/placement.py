@@ -112,7 +112,7 @@ class PodSet(Record):
     @cached_property
     def alone_in(self) -> frozenset[str]:
         """Give the topologies in whose domains there is one of them at the most."""
-        return frozenset() if any(map(is_odd, repelling(self.spec))) else apart(self, self)
+        return frozenset() if any(map(is_unclear, anti_terms(self.spec))) else separate_domains(self, self)
 
     @cached_property
     def spreading(self) -> Mapping[str, Any] | None:
@@ -131,8 +131,8 @@ def pod_set(
         labels=labels,
         count=count,
         asked={name: value for name, value in requests(spec).items() if value > 0},
-        placed_by=placed_by(spec),
-        doubts=tuple(unknown(spec, labels)),
+        placed_by=other_scheduler(spec),
+        doubts=tuple(unknown_constraints(spec, labels)),
         **{"new": count, **facts},
     )
 
@@ -155,7 +155,7 @@ def parse_node(obj: Mapping[str, Any], taken: Iterable[Amounts]) -> NodeRoom:
     return NodeRoom(place=place, allocatable=allocatable, free=free, is_ready=is_node_ready(obj))
 
 
-def placed_by(spec: Mapping[str, Any], devices: Iterable[str] = ()) -> str:
+def other_scheduler(spec: Mapping[str, Any], devices: Iterable[str] = ()) -> str:
     """Say what places a pod in the scheduler's stead; `devices` are resources that DRA brings."""
     name = spec.get("schedulerName") or "default-scheduler"
     if name != "default-scheduler":
@@ -167,16 +167,18 @@ def placed_by(spec: Mapping[str, Any], devices: Iterable[str] = ()) -> str:
     return ""
 
 
-def unknown(spec: Mapping[str, Any], labels: Mapping[str, Any]) -> Iterator[str]:
+def unknown_constraints(spec: Mapping[str, Any], labels: Mapping[str, Any]) -> Iterator[str]:
     """Say what of a pod the scheduler asks besides that is not looked at here."""
     if spec.get("schedulingGates"):
         yield "it has scheduling gates"
     rules = list(_spread_hard(spec))
-    if len(rules) > 1 or any(is_odd(row) or not selects(row.get("labelSelector"), labels) for row in rules):
+    if len(rules) > 1 or any(
+        is_unclear(row) or not selects(row.get("labelSelector"), labels) for row in rules
+    ):
         yield "it has topology spread constraints of an involved kind"
     if ((spec.get("affinity") or {}).get("podAffinity") or {}).get(_REQUIRED):
         yield "it has required pod affinity"
-    if any(is_odd(term) for term in repelling(spec)):
+    if any(is_unclear(term) for term in anti_terms(spec)):
         yield "it has pod anti-affinity of an involved kind"
     if "kueue.x-k8s.io/queue-name" in labels:
         yield "Kueue decides when it starts"
@@ -188,7 +190,7 @@ def unknown(spec: Mapping[str, Any], labels: Mapping[str, Any]) -> Iterator[str]
             yield f"{what} may be bound to a zone or a node"
 
 
-def held(pod: Mapping[str, Any]) -> dict[str, int]:
+def allocated(pod: Mapping[str, Any]) -> dict[str, int]:
     """Give what a running pod holds of its node: while it is resized, the larger of old and new."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     now = {
@@ -208,26 +210,26 @@ def held(pod: Mapping[str, Any]) -> dict[str, int]:
 # --- what keeps pods apart ---
 
 
-def repelling(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+def anti_terms(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Give the terms by which a pod keeps others away from its node or zone."""
     affinity = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
     return tuple(affinity.get(_REQUIRED) or ())
 
 
-def repels(term: Mapping[str, Any], namespace: str, labels: Mapping[str, Any], of: str) -> bool:
+def matches(term: Mapping[str, Any], namespace: str, labels: Mapping[str, Any], of: str) -> bool:
     """Tell whether a term of a pod of a namespace is about pods with such labels of the namespace `of`."""
     is_near = term.get("namespaceSelector") is not None or of in (term.get("namespaces") or [namespace])
     return is_near and selects(term.get("labelSelector"), labels)
 
 
-def apart(one: PodSet, other: PodSet) -> frozenset[str]:
+def separate_domains(one: PodSet, other: PodSet) -> frozenset[str]:
     """Give the topologies in whose domains two pods cannot be together."""
     pairs = ((one, other), (other, one))
     return frozenset(
         str(term.get("topologyKey"))
         for holder, pods in pairs
-        for term in repelling(holder.spec)
-        if repels(term, holder.namespace, pods.labels, pods.namespace)
+        for term in anti_terms(holder.spec)
+        if matches(term, holder.namespace, pods.labels, pods.namespace)
     )
 
 
@@ -237,7 +239,7 @@ def _spread_hard(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
-def is_odd(term: Mapping[str, Any]) -> bool:
+def is_unclear(term: Mapping[str, Any]) -> bool:
     """Tell whether a term or constraint depends on what only the scheduler sees."""
     names = ("matchLabelKeys", "mismatchLabelKeys", "minDomains")
     return any(term.get(name) for name in names) or term.get("namespaceSelector") is not None
@@ -258,7 +260,7 @@ def _domains(pods: PodSet, rule: Mapping[str, Any], nodes: Iterable[NodeRoom]) -
 # --- one pod and one node ---
 
 
-def tolerating(pods: PodSet) -> Mapping[str, Any]:
+def with_daemon_tolerations(pods: PodSet) -> Mapping[str, Any]:
     """Give the specification of pods with the tolerations that those of a DaemonSet get."""
     if not pods.is_per_node:
         return pods.spec
@@ -269,24 +271,24 @@ def is_eligible(pods: PodSet, node: NodeRoom) -> bool:
     """Tell whether selectors, affinity and taints let pods onto a node."""
     if node.open_to is not None:
         return id(pods) in node.open_to
-    spec = tolerating(pods)
+    spec = with_daemon_tolerations(pods)
     return is_selected(spec, node.place) and untolerated(spec, node.place) is None
 
 
-def could_hold(pods: PodSet, node: NodeRoom) -> bool:
+def fits_empty(pods: PodSet, node: NodeRoom) -> bool:
     """Tell whether a node could ever hold one, when it is empty and well."""
-    bare = empty(node)
+    bare = emptied(node)
     return is_eligible(pods, bare) and _fitting(pods, bare) >= 1
 
 
-def empty(node: NodeRoom) -> NodeRoom:
+def emptied(node: NodeRoom) -> NodeRoom:
     """Give a node without pods, and well."""
     taints = [taint for taint in node.place.taints if not str(taint.get("key")).startswith(OF_CONDITIONS)]
     place = replace(node.place, taints=tuple(taints))
     return replace(node, place=place, free=node.allocatable, is_ready=True, open_to=None, takers=None)
 
 
-def beside_daemons(node: NodeRoom, wanted: Iterable[PodSet]) -> NodeRoom:
+def with_daemons(node: NodeRoom, wanted: Iterable[PodSet]) -> NodeRoom:
     """Give a node with the pods on it that every node gets."""
     taken = [
         pods.takes
@@ -305,7 +307,7 @@ def _without(free: Amounts, *taken: Amounts) -> dict[str, int]:
     return left
 
 
-def pieces(pods: PodSet, node: NodeRoom) -> int:
+def most_on_node(pods: PodSet, node: NodeRoom) -> int:
     """Give how many fit a node that they may go to, with nothing beside them."""
     if node.place.name in pods.shut:
         return 0
@@ -317,7 +319,7 @@ def _fitting(pods: PodSet, node: NodeRoom) -> int:
     return min(node.left(name) // value for name, value in pods.asked.items())
 
 
-def room(pods: PodSet, nodes: Sequence[NodeRoom]) -> int:
+def most_on_nodes(pods: PodSet, nodes: Sequence[NodeRoom]) -> int:
     """Give how many there is room for at the most, with nothing beside them."""
     wide = next(iter(sorted(pods.alone_in - {HOST})), "")
     sums = {id(node): _sum(pods, node) for node in nodes}
@@ -331,14 +333,14 @@ def room(pods: PodSet, nodes: Sequence[NodeRoom]) -> int:
     return min(most, sum(min(there, cap) for _, there, cap in rows)) if rows else most
 
 
-def crowded(pods: PodSet, nodes: Sequence[NodeRoom]) -> frozenset[str]:
+def skewed_domains(pods: PodSet, nodes: Sequence[NodeRoom]) -> frozenset[str]:
     """Give the domains that have room for more than the spread of these pods lets in."""
     sums = {id(node): _sum(pods, node) for node in nodes}
     return frozenset(value for value, there, cap in _spread_rooms(pods, nodes, sums) if there > cap)
 
 
 def _sum(pods: PodSet, node: NodeRoom) -> int:
-    return max(0, pieces(pods, node)) * node.count if node.is_ready and is_eligible(pods, node) else 0
+    return max(0, most_on_node(pods, node)) * node.count if node.is_ready and is_eligible(pods, node) else 0
 
 
 def _spread_rooms(
@@ -346,7 +348,7 @@ def _spread_rooms(
 ) -> list[tuple[str, int, int]]:
     """Give each domain with the room in it, and how many its skew lets in once all others are full."""
     rule = pods.spreading
-    if rule is None or pods.also_on or is_odd(rule):
+    if rule is None or pods.also_on or is_unclear(rule):
         return []
     there = pods.alike
     rooms = {
@@ -360,7 +362,7 @@ def _spread_rooms(
 # --- many nodes at once ---
 
 
-def grouped(nodes: Sequence[NodeRoom], rivals: Sequence[PodSet], keys: Iterable[str]) -> list[NodeRoom]:
+def node_groups(nodes: Sequence[NodeRoom], rivals: Sequence[PodSet], keys: Iterable[str]) -> list[NodeRoom]:
     """Put together the nodes that are alike for these pods; labels of these `keys` tell them apart too."""
     kept = {*keys, *(key for pods in rivals for key in _asked_of_nodes(pods.spec))}
     names = [names for pods in rivals for names in (pods.also_on, pods.shut) if names]
@@ -405,7 +407,7 @@ def _asked_of_nodes(spec: Mapping[str, Any]) -> Iterator[str]:
 
 def topologies(pods: PodSet, rivals: Iterable[PodSet]) -> frozenset[str]:
     """Give the labels of nodes by which these pods are spread or kept apart, but for the node itself."""
-    keys = frozenset[str]().union(*(apart(pods, rival) for rival in rivals)) - {HOST}
+    keys = frozenset[str]().union(*(separate_domains(pods, rival) for rival in rivals)) - {HOST}
     rule = pods.spreading
     return keys | ({str(rule.get("topologyKey"))} if rule else frozenset())
 
@@ -458,13 +460,13 @@ def may_be_on(rival: PodSet, node: NodeRoom) -> bool:
     """Tell whether one may come to stand on a node, or stands on it until it is replaced."""
     if node.takers is not None:
         return id(rival) in node.takers
-    return node.place.name in rival.also_on or (is_eligible(rival, node) and pieces(rival, node) >= 1)
+    return node.place.name in rival.also_on or (is_eligible(rival, node) and most_on_node(rival, node) >= 1)
 
 
 def _is_left(pods: PodSet, rivals: Sequence[PodSet], nodes: Sequence[NodeRoom], own: int) -> bool:
     """Tell whether no others can lose all of these nodes to a pod."""
     open_nodes = [node for node in nodes if _sum(pods, node) > 0]
-    kept_apart = [(rival, keys) for rival in rivals if (keys := apart(pods, rival))]
+    kept_apart = [(rival, keys) for rival in rivals if (keys := separate_domains(pods, rival))]
     if not open_nodes or len(frozenset().union(*(keys for _, keys in kept_apart)) - {HOST}) > 1:
         return False
     if any(rival.is_per_node and rival is not pods for rival, _ in kept_apart):
@@ -483,7 +485,7 @@ def _lost(pods: PodSet, others: Sequence[tuple[PodSet, int]], nodes: Sequence[No
     parts = {name: [1 / row[name] for row in needed] for name in units if units[name]}
     weights, zones = [], []
     for rival, _ in others:
-        keys = apart(pods, rival)
+        keys = separate_domains(pods, rival)
         row = [0.0] * len(nodes)
         for name in parts.keys() & rival.takes.keys():
             row = list(map(max, row, map(float(rival.takes[name]).__mul__, parts[name])))

@@ -38,7 +38,7 @@ from mlstack.disk_cache import Cache
 from mlstack.errors import RegistryError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
-from mlstack.registries.registry import believed, fetch_package, protocol, read_index
+from mlstack.registries.registry import fetch_package, latest, protocol, read_index
 
 _TREE = re.compile(
     r"(?P<repo>(?:https?://)?[\w-]+(?:\.[\w-]+)+(?::\d+)?/[^/]+/.+?)/(?:-/)?"
@@ -338,7 +338,7 @@ def fetch_snapshot(address: GitAddress, *, shown: str, fresh: bool = False) -> G
             fetched.append(_fetched(_Store(address.url, None), address, shown))
         return {"commit": fetched[0].commit, "folder": fetched[0].base}
 
-    head, note = believed(
+    head, note = latest(
         f"git commit {address.url} {address.revisions}",
         ask,
         fresh=fresh,

@@ -33,7 +33,7 @@ from mlstack.errors import NotFoundError, RegistryError, UsageError, YamlError
 from mlstack.names import best_first, names_a_package
 from mlstack.registries.distribution import DIGEST, chart_login, chart_repositories, chart_web
 from mlstack.registries.oci import entry_of, place_of
-from mlstack.registries.registry import CHART_INDEX, PackagesByName, believed, protocol, refusing
+from mlstack.registries.registry import CHART_INDEX, PackagesByName, latest, protocol, refusing
 from mlstack.yaml.read import read_document
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class _Repository:
     @cached_property
     def _read(self) -> tuple[dict[str, list[_Release]], str]:
         """Give the releases by chart, and why they are not what the repository says now."""
-        charts, note = believed(f"helm index {self._base}", self._ask, fresh=self._fresh)
+        charts, note = latest(f"helm index {self._base}", self._ask, fresh=self._fresh)
         return {chart: [_Release(*row) for row in rows] for chart, rows in charts.items()}, note
 
     def _ask(self) -> dict[str, list[_Release]]:

@@ -44,7 +44,7 @@ from mlstack.registries.distribution import (
     split_address,
 )
 from mlstack.registries.publish import index_text, sign, sign_artifact
-from mlstack.registries.registry import PackagesByName, believed, checked, parse_index, protocol, refusing
+from mlstack.registries.registry import PackagesByName, checked, latest, parse_index, protocol, refusing
 
 _INDEX_NAME, _INDEX_TAG = "mlstack-registry", "index"
 _PACKAGE_TYPE = "application/vnd.mlstack.package.v1"
@@ -225,7 +225,7 @@ class Repository(Record):
 
         It is None where there is nothing, `UNLISTED` where nobody can tell what there is.
         """
-        return believed(f"oci index {self.host}/{self.path}", self._ask, fresh=fresh)
+        return latest(f"oci index {self.host}/{self.path}", self._ask, fresh=fresh)
 
     def _ask(self) -> str | None:
         refusal = None

@@ -521,7 +521,7 @@ TRUSTED_S = 600.0
 """How long a registry is believed, what it said of a branch, tag or index, before it is asked again."""
 
 
-def believed(
+def latest(
     key: str,
     ask: Callable[[], Any],
     *,
@@ -570,13 +570,13 @@ def contents(index: RegistryIndex) -> dict[str, dict[str, str]]:
     }
 
 
-def remember(ref: RegistryRef, root: Path, index: RegistryIndex) -> None:
+def keep_contents(ref: RegistryRef, root: Path, index: RegistryIndex) -> None:
     """Keep what a registry says."""
     content = {"revision": index.revision, "packages": contents(index)}
     disk_cache.of_user(os.environ).put(_key(ref, root), json.dumps(content).encode())
 
 
-def remembered(ref: RegistryRef, root: Path) -> Mapping[str, Any] | None:
+def kept_contents(ref: RegistryRef, root: Path) -> Mapping[str, Any] | None:
     """Give what a registry said when it was last asked: its `revision`, and `contents` as `packages`."""
     return disk_cache.from_json(disk_cache.of_user(os.environ).get(_key(ref, root)), dict)
 

@@ -6,7 +6,7 @@ import pytest
 
 from mlstack.app.app import ConflictRule, Taker
 from mlstack.deploy import conflicts
-from mlstack.deploy.conflicts import ConflictPolicy, displaced, dropped, fields_of_no_file, own
+from mlstack.deploy.conflicts import ConflictPolicy, displaced_items, dropped_fields, fields_of_no_file, own
 from mlstack.deploy.replacement import is_allocated
 from mlstack.errors import Cause
 from mlstack.objects import managed_fields
@@ -279,7 +279,7 @@ def judged(
     live: Obj, after: Obj, applied: list[Obj], manifest: Obj, policy: Any = None, **facts: Any
 ) -> tuple[list[str], list[str]]:
     fields = fields_of_no_file(after, manifest)
-    going, staying = dropped(fields, live, applied, policy or ConflictPolicy(), **facts)
+    going, staying = dropped_fields(fields, live, applied, policy or ConflictPolicy(), **facts)
     named = [[f"{owner.manager} {path_text(path)}" for owner, path in part] for part in (going, staying)]
     return named[0], named[1]
 
@@ -322,7 +322,7 @@ def service(manager: str, **more: Obj) -> Obj:
 def test_an_item_that_a_person_put_in_place_of_ours_is_found(
     live: Obj, manifest: Obj, causes: list[Cause], items: tuple[managed_fields.FieldPath, ...]
 ) -> None:
-    assert displaced(live, manifest, causes) == items
+    assert displaced_items(live, manifest, causes) == items
 
 
 def test_taken_items_are_ours_and_the_rest_stays_with_its_owner() -> None:

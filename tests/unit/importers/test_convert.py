@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.importers.convert import converted, is_served, told_unserved
+from mlstack.importers.convert import converted, is_served, unserved_notes
 from mlstack.objects.kube_object import KubeObject
 from mlstack.validate.validate import load_schemas, validate_objects
 from mlstack.yaml.read import read_documents
@@ -122,7 +122,7 @@ def test_the_first_training_jobs_name_their_replicas_by_role() -> None:
 def test_what_nothing_serves_is_named_once() -> None:
     gone = obj("policy/v1beta1", "PodSecurityPolicy")
     assert converted(gone) == (gone, "")
-    assert told_unserved(
+    assert unserved_notes(
         [gone, gone, obj("v1", "Pod"), obj("example.com/v1", "Widget")], has_converted=False
     ) == ["no server serves policy/v1beta1 PodSecurityPolicy any more (2): --convert rewrites what can be"]
 
