@@ -318,9 +318,8 @@ class JctOutcome(NamedTuple):
 
 
 def _jct(trace: Sequence[TraceJob], ends_ms: Mapping[str, int]) -> JctOutcome:
-    times = sorted(ends_ms[job.key] - job.at_ms for job in trace)
-    mean_ms, p95_ms = sum(times) / len(times), times[ceil(0.95 * len(times)) - 1]
-    return JctOutcome(mean_ms / 1000, p95_ms / 1000, max(ends_ms.values()) / 1000)
+    times_s = [(ends_ms[job.key] - job.at_ms) / 1000 for job in trace]
+    return JctOutcome(fmean(times_s), measures.percentile(times_s, 95), max(ends_ms.values()) / 1000)
 
 
 def run_rigid(trace: Sequence[TraceJob]) -> JctOutcome:

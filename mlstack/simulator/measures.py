@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -124,9 +124,11 @@ class ClusterObserver:
         }
         self._created = 0
         self._deleted: set[str] = set()
+        self._latest: Sample | None = None  # until something changes
 
     def hear(self, event: WatchEvent) -> None:
         """Take note of one event; other kinds are passed over."""
+        self._latest = None
         obj, kind, is_gone = event.object, event.object.get("kind"), event.type == "DELETED"
         if kind == "Pod":
             self._hear_pod(obj, is_gone=is_gone)
@@ -159,17 +161,18 @@ class ClusterObserver:
 
     def sample(self, now_ms: int) -> Sample:
         """Sum up how things stand."""
+        if self._latest is not None:
+            return replace(self._latest, at_ms=now_ms)
         pods = [pod for pod in self.pods.values() if not pod.ending]
         running = {pod.uid: pod for pod in pods if pod.phase == "Running" and pod.node in self.nodes}
         jobs = self._sample_jobs(pods, running)
         complete = {job.key for job in jobs if job.is_complete}
         serving = Counter(self._service_of.get(uid) for uid, pod in running.items() if pod.is_live)
-        held: dict[str, list[Amounts]] = {name: [] for name in self.nodes}
+        held = defaultdict[str, list[Amounts]](list)
         for pod in pods:
-            if pod.node in held:
-                held[pod.node].append(pod.requests)
-        bound = {name: total(*requests) for name, requests in held.items()}
-        return Sample(
+            held[pod.node].append(pod.requests)
+        bound = {name: total(*held[name]) for name in self.nodes}
+        self._latest = Sample(
             at_ms=now_ms,
             allocatable=total(*(node.allocatable for node in self.nodes.values())),
             running=total(*(pod.requests for pod in running.values())),
@@ -186,6 +189,7 @@ class ClusterObserver:
             created=self._created,
             deleted=len(self._deleted),
         )
+        return self._latest
 
     def _sample_jobs(self, pods: Iterable[PodFacts], running: Container[str]) -> tuple[JobSample, ...]:
         counts: dict[str, Any] = {key: Counter() for key in self._jobs}
@@ -194,8 +198,7 @@ class ClusterObserver:
             if count is not None:
                 count["pods"] += 1
                 count["trainers" if pod.role == "trainer" else "servers"] += pod.uid in running
-                if pod.role == "trainer":
-                    count["bound" if pod.node else "unbound"] += 1
+                count["bound" if pod.node else "unbound"] += pod.role == "trainer"
         return tuple(replace(self._jobs[key][0], **counts[key]) for key in sorted(self._jobs))
 
     def _is_useful(self, pod: PodFacts, complete: Container[str]) -> bool:

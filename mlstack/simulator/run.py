@@ -30,7 +30,7 @@ from mlstack.kube.parallel import Lease
 from mlstack.simulator import engine, measures
 from mlstack.simulator import scenario as objects
 from mlstack.simulator.control_plane import Scheduler, Workloads, collect_garbage
-from mlstack.simulator.engine import START_MS, Callback, Kernel, SimulatedStore, SimulatedWatch
+from mlstack.simulator.engine import START_MS, Callback, Kernel, SimulatedStore
 from mlstack.simulator.scenario import EVENTS, NAMESPACE, JobPlan, NodeGroup, Scenario, ScenarioEvent
 from mlstack.testing.store import Obj
 
@@ -264,8 +264,6 @@ class SimulatedController:
         self._environment, self._kernel, self._config = environment, environment.kernel, config
         self._cluster, self._tick_ms = _Line(environment.cluster), tick_ms
         self._lives = 0  # how often it began or ended
-        self._pause_ms, self._frozen_until_ms = 0, 0
-        self._watches: tuple[SimulatedWatch, ...] = ()
         self._due_ms: int | None = None
         self._elector: LeaderElector | None = None
         self._reconciler: Reconciler | None = None
