@@ -370,7 +370,7 @@ def _curve(status: Mapping[str, Any]) -> Curve | None:
         if count is not None and speed is not None and count.denominator == 1:
             points.append((int(count), speed))
     factor = lcm(*(speed.denominator for _, speed in points))
-    return Curve(points=tuple((count, int(speed * factor)) for count, speed in points)) if points else None
+    return tuple((count, int(speed * factor)) for count, speed in points) or None
 
 
 def _number(value: Any) -> Fraction | None:

@@ -23,6 +23,8 @@ from mlstack.objects.resources import Amounts
 
 Vector = tuple[int, ...]
 NodeNames = frozenset[str] | None  # None for all nodes
+# How fast a job trains, as reported: (trainers, speed); speeds are whole, only their ratios count.
+Curve = tuple[tuple[int, int], ...]
 
 JobStage = Literal["waiting", "admitted", "finishing"]
 
@@ -85,13 +87,6 @@ class Held:
 
     node: str  # where it is bound
     request: Vector
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Curve:
-    """How fast a job trains, as reported: (trainers, speed); speeds are whole, only their ratios count."""
-
-    points: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -373,7 +368,7 @@ def source(job: Job) -> SpecSource:
 def speeds(source: SpecSource) -> tuple[Fraction, ...]:
     """Give the speed with 0 to `maximum` trainers, concave and never falling."""
     reported: dict[int, list[int]] = {}
-    for count, speed in source.curve.points if source.curve else ():
+    for count, speed in source.curve or ():
         if count > 0 and speed >= 0:
             reported.setdefault(count, []).append(speed)
     # One point a size: the mean if it was reported twice.

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from mlstack.elastic.policy.plan import Gain, plan
 from mlstack.elastic.snapshot import (
-    Curve,
     Job,
     JobStage,
     Node,
@@ -31,7 +30,7 @@ FAIR = PolicyConfig(mode="fair")
 THROUGHPUT = PolicyConfig(mode="throughput")
 SPEEDS = st.sampled_from(["linear", "amdahl:0.5", "amdahl:0.9", "amdahl:0.98", "optimus:1,2,0.5,0.25"])
 CURVES = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 1000)), max_size=6).map(
-    lambda points: Curve(points=tuple(points)) if points else None
+    lambda points: tuple(points) or None
 )
 
 

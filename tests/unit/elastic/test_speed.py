@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.snapshot import Curve, GangRole, Job, read_speed, source, speeds
+from mlstack.elastic.snapshot import GangRole, Job, read_speed, source, speeds
 
 
 def job(*points: tuple[int, int], most: int = 8, speed: str = "linear", pservers: int = 0) -> Job:
@@ -20,7 +20,7 @@ def job(*points: tuple[int, int], most: int = 8, speed: str = "linear", pservers
         maximum=most,
         trainer=(1,),
         gang=(role,),
-        curve=Curve(points=points) if points else None,
+        curve=points or None,
         speed=speed,
     )
 
