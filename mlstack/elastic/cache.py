@@ -473,7 +473,7 @@ class _SnapshotBuilder:
             state=stage,
             target=job.target,
             trainers=_trainers(job, live),
-            lacks_meeting=has_pods and not limits.failed and self._lacks_meeting(job, pods),
+            lacks_rendezvous=has_pods and not limits.failed and self._lacks_rendezvous(job, pods),
             not_before_ms=limits.not_before_ms,
             refused=limits.refused,
             nodes=self._cache.eligible_nodes(job.trainer.shape),
@@ -496,14 +496,14 @@ class _SnapshotBuilder:
         ]
         return tuple(sorted(held, key=lambda room: (room.node, room.request)))
 
-    def _lacks_meeting(self, job: JobFacts, pods: Iterable[PodFacts]) -> bool:
+    def _lacks_rendezvous(self, job: JobFacts, pods: Iterable[PodFacts]) -> bool:
         """Tell whether the trainer is gone at which the others meet, and a new one would take its place.
 
         While its name is taken, as by a pod on a node that does not answer, a new one would get another.
         """
-        if not job.meeting or any(pod.name == job.meeting and not pod.ending for pod in pods):
+        if not job.rendezvous or any(pod.name == job.rendezvous and not pod.ending for pod in pods):
             return False
-        return not any(pod.key == f"{job.namespace}/{job.meeting}" for pod in self._foreign)
+        return not any(pod.key == f"{job.namespace}/{job.rendezvous}" for pod in self._foreign)
 
 
 def _trainers(job: JobFacts, live: Iterable[PodFacts]) -> tuple[Trainer, ...]:
@@ -515,7 +515,7 @@ def _trainers(job: JobFacts, live: Iterable[PodFacts]) -> tuple[Trainer, ...]:
             created_ms=pod.created_ms,
             is_ready=pod.is_ready,
             is_tried=pod.is_tried,
-            is_meeting=pod.name == job.meeting,
+            is_rendezvous=pod.name == job.rendezvous,
         )
         for pod in sorted(live, key=lambda pod: pod.name)
         if pod.role == "trainer"

@@ -290,7 +290,7 @@ class JobFacts:
     servers: tuple[RoleFacts, ...]  # master and parameter servers
     changed_ms: int | None  # when the number of its trainers was last changed, None if never
     curve: Curve | None  # its reported speed
-    meeting: str  # name of the trainer at which the others meet, empty where they meet at the master
+    rendezvous: str  # name of the trainer at which the others meet, empty where they meet at the master
 
     @property
     def target(self) -> int:
@@ -345,7 +345,7 @@ def parse_job(obj: Mapping[str, Any]) -> JobFacts:
         servers=tuple(role for role in reversed(roles[1:]) if role.count),
         changed_ms=max(changes, default=0) or None,
         curve=_curve(status),
-        meeting=training_job.meeting_trainer(spec) if spec else "",
+        rendezvous=training_job.rendezvous_trainer(spec) if spec else "",
     )
 
 

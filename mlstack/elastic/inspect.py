@@ -95,7 +95,7 @@ class ElasticStatus(Record):
     jobs: tuple[JobStanding, ...]  # by key
 
 
-def look(
+def read_snapshot(
     cluster: Cluster, now_ms: int, namespaces: Sequence[str] = (), grants: PriorityGrants = NO_LIMIT
 ) -> Snapshot:
     """Read all that a plan needs, what the controller waits for included; writes nothing.
@@ -114,7 +114,7 @@ def look(
         raise ClusterError(f"what the cluster has cannot be judged: {_ODD_TYPES}") from error
 
 
-def standings(cluster: Cluster, namespaces: Sequence[str] = ()) -> ElasticStatus:
+def job_statuses(cluster: Cluster, namespaces: Sequence[str] = ()) -> ElasticStatus:
     """Say how the jobs stand, as their status has it; reads nothing else.
 
     Raises:
@@ -191,7 +191,7 @@ def policies() -> list[str]:
     return [name for name in POLICIES.names() if name not in BASELINES]
 
 
-def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
+def decide(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
     """Decide, and write it down for people."""
     decided = plan(snapshot, config)
     unplaced = []
@@ -225,7 +225,7 @@ def _planned(job: Job, decision: Decision) -> PlannedJob:
     )
 
 
-def explained(decided: ElasticPlan, name: str) -> ExplainedJob:
+def explain_job(decided: ElasticPlan, name: str) -> ExplainedJob:
     """Give what a plan says about one job: `namespace/name`, or the name alone where there is one such job.
 
     Raises:

@@ -37,7 +37,7 @@ def environment(job: TrainingJob, role: RoleName, index: int | None) -> list[Map
     if storage:
         values["MLSTACK_CHECKPOINT_DIR"] = storage.path
     if role == "trainer":  # the maximum may change while a job runs, and servers must not restart
-        first = training_job.meeting_trainer(job)
+        first = training_job.rendezvous_trainer(job)
         trainers = f"{training_job.role_name(job.name, 'trainer')}.{job.namespace}.svc"
         values |= {
             "MLSTACK_MAX_INSTANCES": str(job.maximum),

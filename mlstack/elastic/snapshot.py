@@ -63,7 +63,7 @@ class Trainer:
     created_ms: int
     is_ready: bool = False
     is_tried: bool = True  # while it waits: whether the scheduler has looked for a node in vain
-    is_meeting: bool = False  # whether the others of its job meet at it: it is taken with the whole job alone
+    is_rendezvous: bool = False  # whether the others of its job meet at it: it goes with the whole job alone
 
     @property
     def index(self) -> int:
@@ -111,7 +111,7 @@ class Job:
     leaving: int = 0  # how many more of its trainers are on their way out; their room is in `arriving`
     failed: int = 0  # how many of its trainers failed by themselves and are not to be replaced yet
     # whether the trainer at which its others meet is gone and the next new one takes its place
-    lacks_meeting: bool = False
+    lacks_rendezvous: bool = False
     not_before_ms: int = 0  # while it waits: when it may be admitted again at the earliest
     nodes: NodeNames = None  # that its pods may go to
     # nodes that had a place for a trainer or its gang on paper only, each with the time until when it is
@@ -133,7 +133,7 @@ class Job:
 
 def stands_still(job: Job) -> bool:
     """Tell whether the trainers of a job cannot meet: what it loses of the others costs no work."""
-    return job.lacks_meeting or any(trainer.is_meeting and not trainer.node for trainer in job.trainers)
+    return job.lacks_rendezvous or any(trainer.is_rendezvous and not trainer.node for trainer in job.trainers)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

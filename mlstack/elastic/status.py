@@ -85,8 +85,8 @@ class _Standing:
         ]
         needs = [(f"{role}s" if count > 1 else role, ready, count) for role, ready, count in needs]
         short = [f"{ready} of {count} {roles}" for roles, ready, count in needs if ready < count]
-        ready, meeting = {pod.name for pod in context.trainers if pod.is_ready}, self.job.meeting
-        if meeting and ready and meeting not in ready:
+        ready, rendezvous = {pod.name for pod in context.trainers if pod.is_ready}, self.job.rendezvous
+        if rendezvous and ready and rendezvous not in ready:
             short.append("not trainer 0, at which the others meet")
         return tuple(short)
 
@@ -96,7 +96,7 @@ class _Standing:
         if self.life.message and not self.life.outcome:
             return f"; {self.life.message}"
         # Nobody makes these anew before they have ended, since two of a name could be at work.
-        needed = [pod for pod in self.pods if pod.role != "trainer" or pod.name == self.job.meeting]
+        needed = [pod for pod in self.pods if pod.role != "trainer" or pod.name == self.job.rendezvous]
         names = ", ".join(f"`{pod.name}`" for pod in needed if pod.is_overdue(self.now_ms))
         text = f"; {names} should have ended: if the node is gone, delete it, or the pod by force"
         return text if names else ""

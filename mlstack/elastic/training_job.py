@@ -533,7 +533,7 @@ def trainer_name(job: str, index: int) -> str:
     return f"{job}-trainer-{index}"
 
 
-def meeting_trainer(job: TrainingJob) -> str:
+def rendezvous_trainer(job: TrainingJob) -> str:
     """Name the trainer at which the others meet, empty where they meet at the master."""
     return "" if job.master.count else trainer_name(job.name, 0)
 

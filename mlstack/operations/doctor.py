@@ -50,7 +50,7 @@ class Diagnosis(Record):
     checks: tuple[Check, ...]
 
 
-class Surroundings(Record):
+class DoctorContext(Record):
     """What a program finds around it."""
 
     cache: Cache
@@ -59,7 +59,7 @@ class Surroundings(Record):
     clock: Clock
 
 
-def examine(app: AppDir | None, target: Target | None, around: Surroundings) -> Diagnosis:
+def examine(app: AppDir | None, target: Target | None, around: DoctorContext) -> Diagnosis:
     """Look at everything; with a target at its cluster as well. Nothing is written but a probe of the cache.
 
     `app` is None where there is none.
@@ -180,7 +180,7 @@ def _needed(app: AppDir) -> Iterator[str]:
 # --- kubeconfig: contexts and credential plug-ins ---
 
 
-def _kubeconfig(app: AppDir | None, target: Target | None, around: Surroundings) -> Iterator[Check]:
+def _kubeconfig(app: AppDir | None, target: Target | None, around: DoctorContext) -> Iterator[Check]:
     try:
         config = around.kubeconfig()
         names = _contexts(app, target)
@@ -249,7 +249,7 @@ def _plugin(context: str, config: Kubeconfig) -> str:
 # --- the cluster of one environment ---
 
 
-def _cluster(target: Target, around: Surroundings) -> Iterator[Check]:
+def _cluster(target: Target, around: DoctorContext) -> Iterator[Check]:
     opened: list[Cluster] = []
 
     def meet() -> str:
@@ -288,7 +288,7 @@ def _version(target: Target, cluster: Cluster) -> Check:
     return Check("server version", "warning", message, hint)
 
 
-def _rights(target: Target, around: Surroundings) -> str:
+def _rights(target: Target, around: DoctorContext) -> str:
     """Say that an apply may do all it would do now; nothing is written."""
     resolved = resolve(replace(target, stand_ins=True), around.opener)
     with explaining_rights(resolved, writing=True):

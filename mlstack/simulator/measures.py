@@ -480,7 +480,7 @@ def breaches_of_plan(snapshot: Snapshot, plan: ScalePlan, *, has_places: bool = 
         # I4: nobody at or below the minimum loses a running trainer, but with the whole job.
         bound = [trainer for trainer in job.trainers if trainer.node]
         lost = [trainer for trainer in bound if trainer.name in decision.victims]
-        if decision.is_admitted and any(trainer.is_meeting for trainer in lost):
+        if decision.is_admitted and any(trainer.is_rendezvous for trainer in lost):
             yield f"I4: {job.key} loses the trainer at which the others meet"
         if decision.is_admitted and lost and len(bound) - len(lost) < job.minimum and not stands_still(job):
             yield f"I4: {job.key} goes below its minimum of {job.minimum}"

@@ -67,7 +67,7 @@ def check_priority(snapshot: Snapshot, plan: ScalePlan) -> None:
 
 
 def _without(job: Job, node: Node, free: Sequence[int]) -> list[int]:
-    here = sum(trainer.node == node.name and not trainer.is_meeting for trainer in job.trainers)
+    here = sum(trainer.node == node.name and not trainer.is_rendezvous for trainer in job.trainers)
     spare = max(0, len(job.trainers) - job.minimum) if job.state == "admitted" else 0
     return [left + min(here, spare) * amount for left, amount in zip(free, job.trainer, strict=True)]
 
@@ -121,7 +121,7 @@ def _range(job: Job) -> int:
 
 
 def _hosts(job: Job, node: Node) -> bool:
-    return any(trainer.node == node.name and not trainer.is_meeting for trainer in job.trainers)
+    return any(trainer.node == node.name and not trainer.is_rendezvous for trainer in job.trainers)
 
 
 def _allowed(snapshot: Snapshot, names: frozenset[str] | None) -> list[Node]:

@@ -393,7 +393,7 @@ def doctor(session: Session) -> object:
     from mlstack.errors import NotFoundError
 
     options = session.options
-    around = operations.doctor.Surroundings(
+    around = operations.doctor.DoctorContext(
         cache=disk_cache.of_user(os.environ),
         kubeconfig=lambda: session.ports.kubeconfig(options.kubeconfig),
         opener=session.opener(),

@@ -245,11 +245,11 @@ def plan(
         with page.waiting("reading nodes, pods and jobs"):
             cluster = session.ports.connect(context or "", session.options.kubeconfig)
             now_ms = round(session.ports.clock.now_s() * 1000)
-            moment = inspect.look(cluster, now_ms, namespace, grants)
+            moment = inspect.read_snapshot(cluster, now_ms, namespace, grants)
     if save is not None:
         write_files({save: snapshots.write(moment)})
-    decided = inspect.planned(moment, config)
-    return inspect.explained(decided, explain) if explain else decided
+    decided = inspect.decide(moment, config)
+    return inspect.explain_job(decided, explain) if explain else decided
 
 
 @commands.command(takes="kubeconfig output", examples=["", "-n train -o json"])
@@ -259,7 +259,7 @@ def status(session: Session, context: str | None = CONTEXT, namespace: Sequence[
 
     with page.waiting("reading the training jobs"):
         cluster = session.ports.connect(context or "", session.options.kubeconfig)
-        return inspect.standings(cluster, namespace)
+        return inspect.job_statuses(cluster, namespace)
 
 
 @commands.command(

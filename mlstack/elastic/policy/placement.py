@@ -156,8 +156,8 @@ _FREE = Clearance(-(1 << 62), 0, 0, 0, ())
 
 
 def can_go(slot: TrainerSlot) -> bool:
-    """Tell whether a trainer may go: its job keeps a running minimum, and the meeting point."""
-    if slot.is_meeting:
+    """Tell whether a trainer may go: its job keeps a running minimum, and the rendezvous."""
+    if slot.is_rendezvous:
         return False
     return not slot.is_bound or slot.state.bound > slot.state.job.minimum
 
@@ -258,7 +258,7 @@ def _groups(
     for state, most in allowed.items():
         if state.job.priority > priority:
             continue
-        slots = [slot for slot in node.states[state] if not slot.is_meeting]
+        slots = [slot for slot in node.states[state] if not slot.is_rendezvous]
         bound = [slot for slot in slots if slot.is_bound]
         unbound = [slot for slot in slots if not slot.is_bound]
         sparing = min(most - len(unbound), state.bound - state.job.minimum)

@@ -87,7 +87,7 @@ def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> Sca
     sharing.place_unbound(cluster, stuck_ms=config.stuck_ms)
     for state in cluster.states.values():
         if state.job.state == "admitted":
-            slots = sorted(state.slots, key=lambda slot: (slot.is_meeting, slot.eviction_order))
+            slots = sorted(state.slots, key=lambda slot: (slot.is_rendezvous, slot.eviction_order))
             for slot in slots[: max(0, state.count - state.job.maximum)]:
                 cluster.evict(slot, "bounds")
     demands, admission = sharing.Demands(cluster), sharing.Admission(cluster, backfill_ms=config.backfill_ms)
@@ -101,7 +101,7 @@ def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> Sca
         sharing.grow(cluster, headroom)
         balance.even_out()
     sharing.restore_rendezvous(cluster)
-    return conclude(cluster)
+    return scale_plan(cluster)
 
 
 @POLICIES.register("throughput")
@@ -114,12 +114,12 @@ def throughput(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
 # --- the cluster state becomes a plan: for each job a target, its victims and places, and why ---
 
 
-def conclude(cluster: ClusterState) -> ScalePlan:
+def scale_plan(cluster: ClusterState) -> ScalePlan:
     """Give the plan that the state holds."""
     for state in cluster.states.values():
         # A trainer stays where it is instead of a new one on the same node; where the new one is to be the
         # one at which the others meet, the old one will not do.
-        for row in [] if state.job.lacks_meeting else list(state.gone):
+        for row in [] if state.job.lacks_rendezvous else list(state.gone):
             old = row[0]
             new = next((slot for slot in state.slots if slot.is_planned and slot.node is old.node), None)
             if old.node is not None and new is not None:
@@ -356,7 +356,7 @@ class Tally:
 Step = Callable[[Job, int], int]
 
 
-def taking_part(jobs: Sequence[Job], *, is_whole: bool) -> list[Job]:
+def rescaled_jobs(jobs: Sequence[Job], *, is_whole: bool) -> list[Job]:
     """Give the jobs to rescale: those that run (with all trainers: `is_whole`), or all if one is pending."""
     is_somebody_waiting, running = False, set()
     for job in jobs:
@@ -368,7 +368,7 @@ def taking_part(jobs: Sequence[Job], *, is_whole: bool) -> list[Job]:
     return [job for job in jobs if job.minimum < job.maximum and (is_somebody_waiting or job.key in running)]
 
 
-def walk(
+def passes(
     tally: Tally, jobs: Iterable[Job], current: Mapping[str, int], *, up: Step, down: Step
 ) -> tuple[dict[str, int], int]:
     """Repeat passes over the jobs until one ends where it began; give trainers by job, and the steps.
@@ -459,8 +459,8 @@ def edl(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
         for role in job.gang if job.state == "waiting" else ():
             run.ask(role.request, role.count)
     active = [job for job in jobs if job.state != "finishing"]
-    scaled = taking_part(active, is_whole=True)
-    planned, steps = walk(run, scaled, current, up=run.up, down=run.down)
+    scaled = rescaled_jobs(active, is_whole=True)
+    planned, steps = passes(run, scaled, current, up=run.up, down=run.down)
     decisions = {job.key: _edl_decision(job, planned[job.key], run.nodes[job.key]) for job in jobs}
     return ScalePlan(decisions={**decisions, **off}, steps=steps)
 
@@ -471,9 +471,9 @@ def _edl_decision(job: Job, target: int, nodes: list[str]) -> Decision:
         return Decision(job=job.key, target=target, is_admitted=True, hints={}, reasons=(reason,))
 
     def keep(trainer: Trainer) -> tuple[bool, bool, bool, int, int, str]:
-        """Rank who goes: without a node first, then not ready, then the youngest; last the meeting point."""
+        """Rank who goes: without a node first, then not ready, then the youngest; last the rendezvous."""
         age = (-trainer.created_ms, -trainer.index, trainer.name)
-        return (trainer.is_meeting, bool(trainer.node), trainer.is_ready, *age)
+        return (trainer.is_rendezvous, bool(trainer.node), trainer.is_ready, *age)
 
     missing = target - len(job.trainers)
     victims = sorted(job.trainers, key=keep)[: max(0, -missing)]
@@ -553,7 +553,8 @@ def edl_v010(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
     current = {job.key: job.minimum if job.state == "waiting" else job.target for job in snapshot.jobs}
     for job in snapshot.jobs:
         run.ask(job.trainer, len(job.trainers))
-    planned, steps = walk(run, taking_part(snapshot.jobs, is_whole=False), current, up=run.up, down=run.down)
+    scaled = rescaled_jobs(snapshot.jobs, is_whole=False)
+    planned, steps = passes(run, scaled, current, up=run.up, down=run.down)
     decisions = {}
     for key, was in current.items():
         reason = Reason(cause="steady", text=f"parallelism stays {was}")

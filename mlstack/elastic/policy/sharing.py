@@ -49,7 +49,7 @@ def place_unbound(cluster: ClusterState, *, stuck_ms: int) -> None:
     for state in cluster.states.values():
         waiting = [trainer for trainer in state.job.trainers if not trainer.node]
         waiting.sort(
-            key=lambda trainer: (not trainer.is_meeting, trainer.created_ms, trainer.index, trainer.name)
+            key=lambda trainer: (not trainer.is_rendezvous, trainer.created_ms, trainer.index, trainer.name)
         )
         stuck = [trainer for trainer in waiting if state.job.state != "finishing" and is_stuck(trainer)]
         if stuck:
@@ -518,10 +518,10 @@ class Balance:
 
 
 def restore_rendezvous(cluster: ClusterState) -> None:
-    """Plan a trainer for each job that lacks its meeting point, at need in place of another."""
+    """Plan a trainer for each job that lacks its rendezvous, at need in place of another."""
     for state in cluster.states.values():
         job = state.job
-        if not job.lacks_meeting or state.is_settled or any(slot.is_planned for slot in state.slots):
+        if not job.lacks_rendezvous or state.is_settled or any(slot.is_planned for slot in state.slots):
             continue
         node = None
         if state.count < job.maximum:

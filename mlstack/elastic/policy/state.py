@@ -110,7 +110,7 @@ class TrainerSlot:
         self.cause = cause  # why it was planned
         self.is_planned = trainer is None  # no pod is there yet
         self.is_bound = trainer is not None and bool(trainer.node)  # a pod runs: losing it costs work
-        self.is_meeting = trainer is not None and trainer.is_meeting  # it stays while the job does
+        self.is_rendezvous = trainer is not None and trainer.is_rendezvous  # it stays while the job does
         # the order in which trainers of one job go: planned, unbound, unready, young ones first, and of one
         # age those of the highest indexes
         self.eviction_order: EvictionOrder = (0, 0, 0, 0, node.name if node else "")

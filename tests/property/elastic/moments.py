@@ -164,7 +164,7 @@ def _hire(dice: Random, snapshot: Snapshot, number: int, kind: Kind) -> Snapshot
         planned=node.name,
         created_ms=dice.choice((NOW_MS - 20_000, NOW_MS - 1_000)),
         is_ready=dice.random() < 0.8,
-        is_meeting=number == 0 and not any(role.name == "master" for role in job.gang),
+        is_rendezvous=number == 0 and not any(role.name == "master" for role in job.gang),
     )
     return replace(snapshot, jobs=(*snapshot.jobs[:-1], replace(job, trainers=(*job.trainers, trainer))))
 

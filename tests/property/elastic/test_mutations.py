@@ -142,17 +142,18 @@ MODES = st.sampled_from(["fair", "throughput", "edl"])
 
 @MANY
 @given(moments(), MODES, st.sampled_from([0, 25]))
-def test_no_plan_takes_the_meeting_point_of_a_job_that_goes_on(
+def test_no_plan_takes_the_rendezvous_of_a_job_that_goes_on(
     snapshot: Snapshot, mode: str, headroom: int
 ) -> None:
     """A job without a master keeps the bound trainer at which the others meet, or goes off whole."""
     found = plan(snapshot, PolicyConfig(mode=mode, headroom_pct=headroom))
     for job in snapshot.jobs:
         decision = found.decisions[job.key]
-        first = {trainer.name for trainer in job.trainers if trainer.is_meeting and trainer.node}
+        first = {trainer.name for trainer in job.trainers if trainer.is_rendezvous and trainer.node}
         assert not decision.target or not first & set(decision.victims), job.key
 
 
-def test_a_meeting_point_that_goes_as_any_other_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TrainerSlot, "is_meeting", property(lambda _: False, lambda *_: None), raising=False)
+def test_a_rendezvous_that_goes_as_any_other_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = property(lambda _: False, lambda *_: None)
+    monkeypatch.setattr(TrainerSlot, "is_rendezvous", never, raising=False)
     assert breaks(is_sound)

@@ -200,7 +200,7 @@ def test_the_environment_has_edls_names() -> None:
     assert env["ENTRY"] == env["TOPOLOGY"] == "python /workspace/train.py"
 
 
-def test_peers_and_the_meeting_point_are_found_by_name_without_asking_kubernetes() -> None:
+def test_peers_and_the_rendezvous_are_found_by_name_without_asking_kubernetes() -> None:
     master = "example-master-0.example-master.team.svc"
     servers = [f"example-pserver-{index}.example-pserver.team.svc:7164" for index in range(2)]
     expected = {

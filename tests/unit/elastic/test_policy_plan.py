@@ -274,10 +274,10 @@ def test_edl_keeps_the_lowest_indexes_too() -> None:
     assert plan.decisions["a"].victims == ("a-11", "a-10", "a-9")
 
 
-def meeting(key: str, *where: str, created_ms: int = 0, **more: object) -> Job:
+def rdzv(key: str, *where: str, created_ms: int = 0, **more: object) -> Job:
     """Give a job whose others meet at the first trainer, which is the youngest where that is said."""
     job = running(key, *where, **more)  # type: ignore[arg-type]
-    first = replace(job.trainers[0], is_meeting=True, created_ms=created_ms)
+    first = replace(job.trainers[0], is_rendezvous=True, created_ms=created_ms)
     return replace(job, trainers=(first, *job.trainers[1:]))
 
 
@@ -288,10 +288,10 @@ WEB = Demand(key="web/p", request=(1,), priority=0, created_ms=0, nodes=frozense
 @pytest.mark.parametrize(
     ("jobs", "demands", "cores"),
     [
-        pytest.param([meeting("a", "n0", "n1", "n1", created_ms=9, maximum=3)], (WEB,), (1, 2), id="others"),
-        pytest.param([meeting("a", *["n0"] * 6, created_ms=9), waiting("b", minimum=3)], (), (6,), id="gang"),
-        pytest.param([meeting("a", *["n0"] * 8, created_ms=9), running("b", "n0")], (), (9,), id="fairness"),
-        pytest.param([meeting("a", *["n0"] * 6, created_ms=9, maximum=2)], (), (6,), id="bounds"),
+        pytest.param([rdzv("a", "n0", "n1", "n1", created_ms=9, maximum=3)], (WEB,), (1, 2), id="others"),
+        pytest.param([rdzv("a", *["n0"] * 6, created_ms=9), waiting("b", minimum=3)], (), (6,), id="gang"),
+        pytest.param([rdzv("a", *["n0"] * 8, created_ms=9), running("b", "n0")], (), (9,), id="fairness"),
+        pytest.param([rdzv("a", *["n0"] * 6, created_ms=9, maximum=2)], (), (6,), id="bounds"),
     ],
 )
 def test_the_trainer_at_which_the_others_meet_stays(
@@ -303,8 +303,8 @@ def test_the_trainer_at_which_the_others_meet_stays(
 
 def test_of_trainers_without_a_node_the_one_at_which_the_others_meet_comes_first() -> None:
     late = Trainer(name="a-1", node="", planned="n0", created_ms=0)
-    meeting = Trainer(name="a-0", node="", planned="n0", created_ms=1, is_meeting=True)
-    plan = decide(moment(running("a", trainers=(late, meeting)), cores=(1,)))
+    first = Trainer(name="a-0", node="", planned="n0", created_ms=1, is_rendezvous=True)
+    plan = decide(moment(running("a", trainers=(late, first)), cores=(1,)))
     assert plan.decisions["a"].victims == ("a-1",)
 
 
@@ -315,25 +315,25 @@ def test_headroom_is_made_by_the_richest_job() -> None:
 
 
 def test_headroom_leaves_the_trainer_at_which_the_others_meet() -> None:
-    job = meeting("a", "n0", "n1", "n1", created_ms=9)
+    job = rdzv("a", "n0", "n1", "n1", created_ms=9)
     assert decide(moment(job, cores=(1, 2)), headroom_pct=100).decisions["a"].victims == ("a-2", "a-1")
 
 
 def test_the_trainer_at_which_the_others_meet_goes_with_its_whole_job() -> None:
-    job = meeting("a", "n0", "n0", minimum=2)
+    job = rdzv("a", "n0", "n0", minimum=2)
     plan = decide(moment(job, waiting("b", minimum=2, priority=1), cores=(2,)))
     assert set(plan.decisions["a"].victims) == {"a-0", "a-1"}
 
 
-def test_a_lost_meeting_point_is_made_anew_in_place_of_another_trainer() -> None:
-    job = running("a", "n0", "n0", minimum=2, lacks_meeting=True)
+def test_a_lost_rendezvous_is_made_anew_in_place_of_another_trainer() -> None:
+    job = running("a", "n0", "n0", minimum=2, lacks_rendezvous=True)
     decision = decide(moment(job, cores=(2,))).decisions["a"]
     assert (decision.target, decision.victims, decision.places) == (2, ("a-1",), ("n0",))
     assert "meet" in decision.reasons[0].text
 
 
-def test_a_lost_meeting_point_costs_no_other_trainer_where_there_is_room() -> None:
-    job = running("a", "n0", "n0", lacks_meeting=True, cooldown_ms=60_000, changed_ms=0)
+def test_a_lost_rendezvous_costs_no_other_trainer_where_there_is_room() -> None:
+    job = running("a", "n0", "n0", lacks_rendezvous=True, cooldown_ms=60_000, changed_ms=0)
     decision = decide(moment(job, cores=(3,))).decisions["a"]
     assert (decision.target, decision.victims, decision.places) == (3, (), ("n0",))
 

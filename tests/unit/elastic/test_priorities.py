@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlstack.elastic.cache import ClusterCache
-from mlstack.elastic.inspect import look, planned, standings
+from mlstack.elastic.inspect import decide, job_statuses, read_snapshot
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
 from mlstack.kube.client import ObjectRef, WatchEvent
 from tests.support.elastic import training_job
@@ -110,10 +110,10 @@ def test_a_range_is_granted_to_namespaces(
     stage.put(training_job("one", namespace=namespace, priority=asked))
     stage.settle()
 
-    snapshot = look(stage.memory, stage.clock.now_ms, grants=GRANTS)
+    snapshot = read_snapshot(stage.memory, stage.clock.now_ms, grants=GRANTS)
     condition = granted(stage, "one", namespace)
-    assert planned(snapshot, PolicyConfig()).jobs[0].priority == counts_with
-    assert standings(stage.memory).jobs[0].priority == counts_with
+    assert decide(snapshot, PolicyConfig()).jobs[0].priority == counts_with
+    assert job_statuses(stage.memory).jobs[0].priority == counts_with
     assert (condition[1] if condition else None) == reason
 
 
@@ -182,7 +182,7 @@ def test_status_says_what_a_job_counts_with_where_nothing_else_is_to_be_said() -
     stage.put(training_job("one", minimum=1, maximum=1, priority=9))
     stage.settle()
 
-    assert standings(stage.memory).jobs[0].reason == ABOVE.format(9, 0, "default")
+    assert job_statuses(stage.memory).jobs[0].reason == ABOVE.format(9, 0, "default")
 
 
 def shares(stage: Stage, *weights: tuple[str, int]) -> list[int]:

@@ -300,7 +300,7 @@ def test_the_room_of_a_failed_trainer_is_lent_unless_it_is_of_the_minimum(
 
 
 @pytest.mark.parametrize(("with_master", "indexes"), [(False, [0, 1, 2]), (True, [1, 2, 3])], ids=str)
-def test_a_job_that_shrinks_keeps_its_meeting_point_even_where_it_is_the_youngest(
+def test_a_job_that_shrinks_keeps_its_rendezvous_even_where_it_is_the_youngest(
     stage: Stage, *, with_master: bool, indexes: list[int]
 ) -> None:
     stage.put(training_job(minimum=1, maximum=6, with_master=with_master))
@@ -318,7 +318,7 @@ def test_a_job_that_shrinks_keeps_its_meeting_point_even_where_it_is_the_younges
     assert stage.status()["trainer"]["desired"] == 3
 
 
-def test_a_lost_meeting_point_is_made_first(stage: Stage) -> None:
+def test_a_lost_rendezvous_is_made_first(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=4, cpu="4"))
     stage.settle()
 
@@ -333,7 +333,7 @@ def test_a_lost_meeting_point_is_made_first(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("indexes", "left", "text"),
     [((1,), 3, "lost a trainer to pods of others"), ((0, 1, 2), 0, "lost 3 trainers to pods of others")],
-    ids=["one", "three with the meeting point"],
+    ids=["one", "three with the rendezvous"],
 )
 def test_trainers_that_others_took_are_told_as_lost(stage: Stage, indexes: Any, left: int, text: str) -> None:
     stage.put(training_job(minimum=1, maximum=4, cpu="4"))
@@ -349,7 +349,7 @@ def test_trainers_that_others_took_are_told_as_lost(stage: Stage, indexes: Any, 
     assert stage.status()["scaleRecords"][-1]["reason"].startswith(text)
 
 
-def test_a_meeting_point_on_a_dead_node_is_told_and_made_anew_when_its_name_is_free(stage: Stage) -> None:
+def test_a_rendezvous_on_a_dead_node_is_told_and_made_anew_when_its_name_is_free(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=4, cpu="4"))
     stage.settle()
     ref = let_hang(stage, "train-trainer-0")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mlstack.clock import time_ms
-from mlstack.elastic.inspect import look, planned, standings
+from mlstack.elastic.inspect import decide, job_statuses, read_snapshot
 from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.errors import ForbiddenError, TransientError
 from mlstack.kube.client import ObjectRef
@@ -423,9 +423,9 @@ def test_plan_and_status_tell_the_same_and_that_it_is_not_all(stage: Stage) -> N
 
     message = conditions(stage, "bad")["Admitted"][2]
     assert "…; tried again at" in message and len(message) < 350
-    row = planned(look(stage.memory, stage.clock.now_ms), PolicyConfig()).jobs[0]
+    row = decide(read_snapshot(stage.memory, stage.clock.now_ms), PolicyConfig()).jobs[0]
     assert (row.target, row.cause, row.reasons) == (0, "refused", (f"refused: {message}",))
-    assert standings(stage.memory).jobs[0].reason == message
+    assert job_statuses(stage.memory).jobs[0].reason == message
 
 
 def test_a_dry_run_says_what_is_refused_and_writes_nothing(stage: Stage) -> None:

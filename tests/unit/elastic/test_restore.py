@@ -9,7 +9,7 @@ import pytest
 from mlstack.clock import time_ms, timestamp
 from mlstack.elastic.actions import INCOMPLETE_MS
 from mlstack.elastic.facts import JobFacts, parse_job
-from mlstack.elastic.inspect import look, planned
+from mlstack.elastic.inspect import decide, read_snapshot
 from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.elastic.state import BAR_MS, GANG_MS, RETRY_MS, restore_moves
 from mlstack.kube.client import ObjectRef
@@ -221,8 +221,8 @@ def test_whoever_asks_for_the_plan_is_told_that_a_gang_waits() -> None:
     give_up(stage)
 
     def reasons(after_ms: int) -> tuple[str, ...]:
-        snapshot = look(stage.memory, stage.clock.now_ms + after_ms)
-        return planned(snapshot, PolicyConfig()).jobs[0].reasons
+        snapshot = read_snapshot(stage.memory, stage.clock.now_ms + after_ms)
+        return decide(snapshot, PolicyConfig()).jobs[0].reasons
 
     assert reasons(GANG_MS[0] - 1) == ("waiting: it waits until its next try",)
     assert reasons(GANG_MS[0])[0].startswith("admitted: ")
@@ -236,7 +236,7 @@ def test_whoever_asks_for_the_plan_sees_no_trainers_on_nodes_that_are_passed_ove
     assert stage.trainers() == []  # neither node had room in truth
 
     def places(after_ms: int) -> list[str]:
-        outcome = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig())
+        outcome = decide(read_snapshot(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig())
         return [place.node for place in outcome.jobs[0].places]
 
     assert places(0) == []
@@ -245,7 +245,7 @@ def test_whoever_asks_for_the_plan_sees_no_trainers_on_nodes_that_are_passed_ove
 
 def now_and_target(stage: Stage, after_ms: int = 0) -> tuple[int, int]:
     """Give how many trainers the job has and is to have, as the plan says after so long."""
-    job = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig()).jobs[0]
+    job = decide(read_snapshot(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig()).jobs[0]
     return job.now, job.target
 
 
