@@ -39,12 +39,12 @@ def modules(folder: Path, *words: str, **environ: str) -> set[str]:
     return set(done.stdout.rpartition("\nMODULES ")[2].split())
 
 
-def heavy(found: set[str]) -> list[str]:
-    return [name for name in HEAVY if name in found]
+def heavy(imported: set[str]) -> list[str]:
+    return [name for name in HEAVY if name in imported]
 
 
-def own(found: set[str]) -> int:
-    return sum(name.startswith("mlstack") for name in found)
+def own(imported: set[str]) -> int:
+    return sum(name.startswith("mlstack") for name in imported)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_completion_answers_without_anything_heavy(tmp_path: Path, line: str, wo
 @pytest.mark.parametrize("line", ["pkg install ours/tools", "pkg list", "generate web front --image=nginx"])
 def test_packages_of_a_folder_need_few_modules_and_no_library_of_the_web(tmp_path: Path, line: str) -> None:
     small_app(tmp_path)
-    found = modules(tmp_path / "demo", *line.split())
-    assert not {"urllib3", "ssl", "mlstack.http"} & found
-    assert own(found) <= 50
+    imported = modules(tmp_path / "demo", *line.split())
+    assert not {"urllib3", "ssl", "mlstack.http"} & imported
+    assert own(imported) <= 50
 
 
 def test_version_imports_not_even_the_command_line_library(tmp_path: Path) -> None:

@@ -16,14 +16,14 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_second_time_takes_what_the_first_has_built(cache: Path) -> None:
-    said: list[str] = []
+    log: list[str] = []
     artifact = Artifact(name="tool", version="1", build=lambda place: (place / "tool").touch())
-    first, second = obtain(artifact, said.append), obtain(artifact, said.append)
+    first, second = obtain(artifact, log.append), obtain(artifact, log.append)
     assert first == second
     assert first.parent == cache
     assert (first / "tool").is_file()
-    assert said[0] == "building tool (1) ..."
-    assert len(said) == 2
+    assert log[0] == "building tool (1) ..."
+    assert len(log) == 2
 
 
 def test_changed_source_is_built_elsewhere(tmp_path: Path) -> None:
@@ -41,9 +41,9 @@ def test_failed_build_leaves_nothing_and_shows_its_output(cache: Path, tmp_path:
         run(["sh", "-c", "echo the disk is full; exit 3"], cwd=tmp_path)
 
     artifact = Artifact(name="tool", version="1", build=build)
-    said: list[str] = []
+    log: list[str] = []
     with pytest.raises(BuildError, match="exited 3:\nthe disk is full"):
-        obtain(artifact, said.append)
+        obtain(artifact, log.append)
     assert [path.suffix for path in cache.iterdir()] == [".lock"]
 
 

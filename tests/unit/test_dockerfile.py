@@ -39,8 +39,8 @@ def steps() -> list[list[Step]]:
 
 def only(stage: list[Step], word: str) -> str:
     """Give what the one instruction of this name says."""
-    (found,) = [step.rest for step in stage if step.word == word]
-    return found
+    (rest,) = [step.rest for step in stage if step.word == word]
+    return rest
 
 
 class Image:

@@ -15,8 +15,8 @@ def python(code: str) -> list[str]:
 
 
 def test_output_input_and_folder(tmp_path: Path) -> None:
-    shown = "print(sys.stdin.read(), pathlib.Path.cwd().name); print('talk', file=sys.stderr)"
-    code = f"import sys, pathlib; {shown}"
+    statements = "print(sys.stdin.read(), pathlib.Path.cwd().name); print('talk', file=sys.stderr)"
+    code = f"import sys, pathlib; {statements}"
     done = run(python(code), cwd=tmp_path, stdin=b"given")
     assert done.stdout.decode() == f"given {tmp_path.name}\n"
     assert done.stderr == "talk\n"

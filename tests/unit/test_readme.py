@@ -31,7 +31,7 @@ def words_of_every_command() -> Iterator[str]:
     for name in COMMANDS:
         command = root.get_command(context, name)
         inner = getattr(command, "commands", {})
-        yield from (f"{name} {each}" for each, sub in inner.items() if not sub.hidden)
+        yield from (f"{name} {verb}" for verb, sub in inner.items() if not sub.hidden)
         if not inner:
             yield name
 

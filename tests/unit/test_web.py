@@ -40,7 +40,7 @@ def test_a_redirect_is_followed_for_reading_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("http://example.org/x", "plain http"),
         ("ftp://example.org/x", "no address of the web"),
@@ -49,8 +49,8 @@ def test_a_redirect_is_followed_for_reading_alone() -> None:
         ("http://127.0.0.1:1/", "connection refused"),
     ],
 )
-def test_what_cannot_be_asked_is_told(url: str, told: str) -> None:
-    with pytest.raises(RegistryError, match=told) as caught:
+def test_what_cannot_be_asked_is_told(url: str, message: str) -> None:
+    with pytest.raises(RegistryError, match=message) as caught:
         Web().get(url)
     assert caught.value.hint
 

@@ -49,7 +49,7 @@ def archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("members", "told"),
+    ("members", "text"),
     [
         ([member("a", type=tarfile.SYMTYPE, linkname="/etc/passwd")], "`a`, which is a link or no file"),
         ([member("a", type=tarfile.LNKTYPE, linkname="b")], "a link or no file"),
@@ -65,16 +65,16 @@ def archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
     ],
     ids=lambda value: value if isinstance(value, str) else "",  # the same in every process
 )
-def test_what_no_package_may_hold_is_refused(members: list[tuple[tarfile.TarInfo, bytes]], told: str) -> None:
+def test_what_no_package_may_hold_is_refused(members: list[tuple[tarfile.TarInfo, bytes]], text: str) -> None:
     with pytest.raises(RegistryError, match="package `jobs` is refused: ") as caught:
         unpack(archive(*members), "jobs")
-    assert told in str(caught.value)
+    assert text in str(caught.value)
 
 
 def test_a_hundred_thousand_files_are_refused_long_before_their_end() -> None:
-    one = archive(member("a", type=tarfile.DIRTYPE))[:512]
+    header = archive(member("a", type=tarfile.DIRTYPE))[:512]
     with pytest.raises(RegistryError, match="more than 2000 files"):
-        unpack(one * 100_000, "jobs")
+        unpack(header * 100_000, "jobs")
 
 
 @pytest.mark.slow

@@ -161,8 +161,8 @@ def test_a_file_that_could_not_be_put_back_is_named_and_its_copy_kept(
     monkeypatch.setattr(os, "replace", fail_from_the_second_on)
     with pytest.raises(ConfigError, match=r"`.*/b` could not be put back"):
         write_files({tmp_path / "a": "new", tmp_path / "b": "new"})
-    kept = [path for path in tmp_path.glob(".a.*.tmp") if path.read_text() == "old"]
-    assert len(kept) == 1
+    copies = [path for path in tmp_path.glob(".a.*.tmp") if path.read_text() == "old"]
+    assert len(copies) == 1
 
 
 def test_a_file_system_without_links_or_folder_flush_will_do(
@@ -280,8 +280,8 @@ def test_killed_at_any_step_every_file_is_the_old_or_the_new_one(tmp_path: Path)
     assert {code for _, code in killed} == {"9"}
     assert finished[1] == "0"
     for step, _ in [*killed, finished]:
-        seen = {name: text for name, text in tree(tmp_path / step).items() if ".tmp" not in name}
-        assert seen.pop("a") in (b"old", b"new" * 9)
-        assert seen.pop("b") in (b"old", b"new" * 9)
-        assert seen.pop("c/d", b"new" * 9) == b"new" * 9
-        assert seen == {}
+        files = {name: text for name, text in tree(tmp_path / step).items() if ".tmp" not in name}
+        assert files.pop("a") in (b"old", b"new" * 9)
+        assert files.pop("b") in (b"old", b"new" * 9)
+        assert files.pop("c/d", b"new" * 9) == b"new" * 9
+        assert files == {}

@@ -112,9 +112,9 @@ def test_a_read_only_folder_changes_nothing(demo: AppDir, monkeypatch: pytest.Mo
 
 
 def test_replacing_a_component_of_another_suffix_removes_that_file(app: Build) -> None:
-    made = AppDir(app({**installed_app(), "components/web.json": "{}"}))
-    made.add_component(Component(name="web", prototype="tf-serving", file=""), replace=True)
-    assert not (made.root / "components/web.json").exists()
+    app_dir = AppDir(app({**installed_app(), "components/web.json": "{}"}))
+    app_dir.add_component(Component(name="web", prototype="tf-serving", file=""), replace=True)
+    assert not (app_dir.root / "components/web.json").exists()
 
 
 @pytest.mark.parametrize("name", ["../x", "a.b", "", "-x"])
@@ -133,10 +133,10 @@ def test_an_environment_name_must_be_free_and_fit(demo: AppDir, name: str) -> No
 
 def test_pinning_a_cluster_keeps_comments(app: Build) -> None:
     head = "# ours\n" + ENVIRONMENT + "context: gke # ctx\n"
-    made = built(app, environments__gke__environment=head)
-    made.pin_identity("gke", IDENTITY)
-    assert text(made, "environments/gke/environment.yaml").startswith(head + "cluster:\n")
-    assert made.environment("gke").cluster == IDENTITY
+    app_dir = built(app, environments__gke__environment=head)
+    app_dir.pin_identity("gke", IDENTITY)
+    assert text(app_dir, "environments/gke/environment.yaml").startswith(head + "cluster:\n")
+    assert app_dir.environment("gke").cluster == IDENTITY
 
 
 def test_environments_that_we_wrote_are_not_checked_again(
@@ -159,12 +159,12 @@ def test_environments_that_we_wrote_are_not_checked_again(
 
 def test_a_registry_is_added_once_with_comments_kept(app: Build) -> None:
     head = of_kind("App", "name: demo\nregistries:\n# first\n- {name: a, address: ./a}\n")
-    made = AppDir(app({"app.yaml": head + "# after\npackages: []\n"}))
+    app_dir = AppDir(app({"app.yaml": head + "# after\npackages: []\n"}))
     other = RegistryRef(name="b", address="./b", protocol="directory")
-    made.add_registry(other)
+    app_dir.add_registry(other)
     added = "- name: b\n  address: ./b\n  protocol: directory\n"
-    assert text(made, "app.yaml") == head + added + "# after\npackages: []\n"
-    refused(made, lambda: made.add_registry(other), UsageError, "there is a registry `b` already")
+    assert text(app_dir, "app.yaml") == head + added + "# after\npackages: []\n"
+    refused(app_dir, lambda: app_dir.add_registry(other), UsageError, "there is a registry `b` already")
 
 
 # --- packages ---
@@ -197,13 +197,13 @@ def empty(app: Build) -> AppDir:
 
 
 def test_requirements_stand_on_lines_of_their_own(tmp_path: Path) -> None:
-    made = AppDir.create(tmp_path / "new", "demo")
-    install(made, ref("jobs"), ref("more", "^1.2"), ref("more", "1.0.0"))
-    assert text(made, "app.yaml").endswith(
+    app_dir = AppDir.create(tmp_path / "new", "demo")
+    install(app_dir, ref("jobs"), ref("more", "^1.2"), ref("more", "1.0.0"))
+    assert text(app_dir, "app.yaml").endswith(
         'packages:\n- kubeflow/jobs\n- name: kubeflow/more\n  version: "^1.2"\n- kubeflow/more@1.0.0\n'
     )
-    install(made, ref("more", "~2.1"))  # one requirement without an exact version for each package
-    assert made.app.packages == (ref("jobs"), ref("more", "~2.1"), ref("more", "1.0.0"))
+    install(app_dir, ref("more", "~2.1"))  # one requirement without an exact version for each package
+    assert app_dir.app.packages == (ref("jobs"), ref("more", "~2.1"), ref("more", "1.0.0"))
 
 
 def test_installing_again_in_any_order_restores_the_vendored_files(empty: AppDir) -> None:

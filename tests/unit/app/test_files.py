@@ -41,20 +41,20 @@ def test_every_preset_fits_its_schema() -> None:
 
 def test_sections_speak_to_all_and_to_one(tmp_path: Path) -> None:
     write_tree(tmp_path, {"v.yaml": "globals:\n  a: 1\ncomponents:\n  cnn:\n    b: 2\n  web:\n"})
-    found = read_values(tmp_path / "v.yaml")
-    assert found.globals.values == {"a": 1}
-    assert found.globals.skips_undeclared
-    assert found.components["cnn"].values == {"b": 2}
-    assert not found.components["cnn"].skips_undeclared
-    assert found.components["web"].values == {}
-    assert str(found.components["cnn"].origins[("b",)]) == f"{tmp_path}/v.yaml:5"
+    file = read_values(tmp_path / "v.yaml")
+    assert file.globals.values == {"a": 1}
+    assert file.globals.skips_undeclared
+    assert file.components["cnn"].values == {"b": 2}
+    assert not file.components["cnn"].skips_undeclared
+    assert file.components["web"].values == {}
+    assert str(file.components["cnn"].origins[("b",)]) == f"{tmp_path}/v.yaml:5"
 
 
 def test_a_flat_map_speaks_to_all_and_an_empty_file_says_nothing(tmp_path: Path) -> None:
     write_tree(tmp_path, {"v.yaml": "a: 1\nlabels: {b: c}\n", "empty.yaml": "# nothing\n"})
-    found = read_values(tmp_path / "v.yaml")
-    assert found.globals.values == {"a": 1, "labels": {"b": "c"}}
-    assert str(found.globals.origins[("a",)]) == f"{tmp_path}/v.yaml:1"
+    file = read_values(tmp_path / "v.yaml")
+    assert file.globals.values == {"a": 1, "labels": {"b": "c"}}
+    assert str(file.globals.origins[("a",)]) == f"{tmp_path}/v.yaml:1"
     assert read_values(tmp_path / "empty.yaml").globals.values == {}
 
 
@@ -83,9 +83,9 @@ def test_a_missing_file_or_a_folder_is_an_error(tmp_path: Path) -> None:
 
 def test_options_are_read_in_order(tmp_path: Path) -> None:
     write_tree(tmp_path, {"1.yaml": "a: 1\n", "2.yaml": "a: 2\n"})
-    found = read(["a=3"], [tmp_path / "1.yaml", tmp_path / "2.yaml"])
-    assert [each.globals.values["a"] for each in found.files] == [1, 2]
-    assert found.sets[0].text == "3"
+    overrides = read(["a=3"], [tmp_path / "1.yaml", tmp_path / "2.yaml"])
+    assert [file.globals.values["a"] for file in overrides.files] == [1, 2]
+    assert overrides.sets[0].text == "3"
 
 
 def locked(name: str, version: str) -> LockedPackage:
@@ -172,7 +172,7 @@ def test_conditions_and_fields(app: Build) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "message"),
     [
         ("{kind: a.com/W, ready: {condition: R}, faild: {condition: F}}", "did you mean `failed`?"),
         ("{kind: a.com/W, ready: {conditon: R}}", "did you mean `condition`?"),
@@ -194,18 +194,18 @@ def test_conditions_and_fields(app: Build) -> None:
         ("{kind: a.com/W, ready: {condition: R}, observedGeneration: often}", "must be true or false"),
     ],
 )
-def test_a_wrong_rule_is_told_with_its_line(app: Build, rule: str, told: str) -> None:
+def test_a_wrong_rule_is_told_with_its_line(app: Build, rule: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         rules(app, f"- {rule}\n")
     assert caught.value.exit_code == 3
-    assert told in caught.value.describe()
+    assert message in caught.value.describe()
     assert "app.yaml:5" in caught.value.describe()
 
 
 def test_two_rules_for_one_kind_are_refused(app: Build) -> None:
-    one = "- kind: a.com/W\n  ready: {condition: R}\n"
+    rule = "- kind: a.com/W\n  ready: {condition: R}\n"
     with pytest.raises(ConfigError, match=r"has a rule already: `a\.com/W`") as caught:
-        rules(app, one + one)
+        rules(app, rule + rule)
     assert "(app.yaml:7)" in caught.value.describe()
 
 
@@ -221,10 +221,10 @@ def test_two_rules_for_one_kind_are_refused(app: Build) -> None:
     ],
 )
 def test_a_policy_names_a_key_or_a_person_with_a_provider(app: Build, policy: str, is_whole: bool) -> None:
-    made = app({"app.yaml": HEAD.removesuffix("readiness:\n") + f"verify:\n- {{registry: own, {policy}}}\n"})
+    root = app({"app.yaml": HEAD.removesuffix("readiness:\n") + f"verify:\n- {{registry: own, {policy}}}\n"})
     if is_whole:
-        assert AppDir(made).app.verify[0].registry == "own"
+        assert AppDir(root).app.verify[0].registry == "own"
         return
     with pytest.raises(ConfigError, match=r"`verify\[0\]` needs either `key`, or `identity`") as caught:
-        _ = AppDir(made).app
+        _ = AppDir(root).app
     assert "app.yaml:5" in caught.value.describe()

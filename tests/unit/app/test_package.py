@@ -150,8 +150,8 @@ def test_a_package_without_package_yaml_is_refused() -> None:
 
 
 def test_the_digest_counts_paths_and_bytes_and_no_order() -> None:
-    one = {PurePosixPath("a"): b"1", PurePosixPath("b"): b"2"}
-    assert digest(one) == digest(dict(reversed(one.items())))
+    files = {PurePosixPath("a"): b"1", PurePosixPath("b"): b"2"}
+    assert digest(files) == digest(dict(reversed(files.items())))
     others = [
         {"a": b"2", "b": b"1"},
         {"a": b"12", "b": b""},
@@ -160,7 +160,7 @@ def test_the_digest_counts_paths_and_bytes_and_no_order() -> None:
         {"a/b": b"1"},
     ]
     digests = {digest({PurePosixPath(k): v for k, v in other.items()}) for other in others}
-    assert len(digests | {digest(one)}) == 6
+    assert len(digests | {digest(files)}) == 6
 
 
 def test_folder_and_files_give_the_same_digest(tmp_path: Path) -> None:

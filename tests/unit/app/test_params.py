@@ -322,11 +322,11 @@ def test_text_without_a_key_and_a_value_is_refused(text: str) -> None:
 
 def test_overrides_come_back_from_plain_data_as_they_were() -> None:
     files = ValuesFile(layer("command line", num_gpus=1), {"cnn": layer("command line", env={"A": "1"})})
-    given = Overrides(
+    overrides = Overrides(
         files=(files,), sets=(*sets("num_gpus=2").sets, parse_set("web.env.A=3", option="--set-string"))
     )
-    back = Overrides.from_plain(json.loads(json.dumps(given.plain())))
-    assert back.plain() == given.plain()
-    assert [resolved(back, name) for name in NAMES] == [resolved(given, name) for name in NAMES]
+    back = Overrides.from_plain(json.loads(json.dumps(overrides.plain())))
+    assert back.plain() == overrides.plain()
+    assert [resolved(back, name) for name in NAMES] == [resolved(overrides, name) for name in NAMES]
     assert Overrides().plain() == {}
     assert not Overrides.from_plain({})

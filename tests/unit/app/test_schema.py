@@ -37,15 +37,15 @@ def gke(**values: Any) -> Layer:
     return Layer("environment", values, origins, "--env=gke cnn")
 
 
-def told(declared: dict[str, Param], found: Layer, **more: Any) -> str:
+def error(declared: dict[str, Param], values: Layer, **more: Any) -> str:
     with pytest.raises(ParamError) as caught:
-        check_params(prototype(declared, **more), resolve(declared, [found]), component="cnn")
+        check_params(prototype(declared, **more), resolve(declared, [values]), component="cnn")
     return caught.value.describe()
 
 
 def test_a_bound_is_told_with_place_and_the_command_that_mends_it() -> None:
     declared = params(num_workers={"type": "integer", "minimum": 1, "maximum": 64})
-    assert told(declared, gke(num_workers=0)) == (
+    assert error(declared, gke(num_workers=0)) == (
         "error: `num_workers` must be 1 to 64, got 0 (environments/gke/params.yaml:12)\n"
         "hint: mlstack param set --env=gke cnn num_workers 1"
     )
@@ -92,20 +92,20 @@ def test_a_bound_is_told_with_place_and_the_command_that_mends_it() -> None:
 def test_what_was_expected_and_what_was_seen(
     schema: dict[str, Any], value: Any, sentence: str, hint: str
 ) -> None:
-    message = told(params(p=schema), gke(p=value))
+    message = error(params(p=schema), gke(p=value))
     assert message == f"error: `p` {sentence} ({GKE}:12)\nhint: mlstack param set --env=gke cnn p {hint}"
 
 
 def test_a_wrong_type_is_told_without_what_follows_from_it() -> None:
     declared = params(cloud={"type": "string", "enum": ["gke", "eks"], "minLength": 2})
-    assert told(declared, gke(cloud=["gke"])).splitlines()[0] == (
+    assert error(declared, gke(cloud=["gke"])).splitlines()[0] == (
         f"error: `cloud` must be a string, got a list ({GKE}:12)"
     )
 
 
 def test_all_faults_are_told_together_each_with_its_place() -> None:
     declared = params(a={"type": "integer"}, b={"type": "integer", "minimum": 5}, c={"required": True})
-    assert told(declared, gke(a="x", b=1)) == (
+    assert error(declared, gke(a="x", b=1)) == (
         "error: 3 parameters of `cnn` are wrong\n"
         "  `c` is required by `cnn` and not set\n"
         f'  `a` must be an integer, got "x" ({GKE}:12)\n'
@@ -118,7 +118,7 @@ def test_all_faults_are_told_together_each_with_its_place() -> None:
 
 def test_all_missing_parameters_are_told_in_one_message() -> None:
     declared = params(a={"required": True}, b={"required": True}, c={"required": True})
-    assert told(declared, gke()).splitlines() == [
+    assert error(declared, gke()).splitlines() == [
         "error: `a`, `b` and `c` are required by `cnn` and not set",
         "hint: mlstack param set cnn a VALUE",
         "      mlstack param set cnn b VALUE",
@@ -127,7 +127,7 @@ def test_all_missing_parameters_are_told_in_one_message() -> None:
 
 
 def test_a_required_parameter_set_to_null_is_missing() -> None:
-    assert "`a` is required by `cnn`" in told(params(a={"required": True, "default": 1}), gke(a=None))
+    assert "`a` is required by `cnn`" in error(params(a={"required": True, "default": 1}), gke(a=None))
 
 
 def test_a_place_inside_a_value_is_named() -> None:
@@ -135,10 +135,10 @@ def test_a_place_inside_a_value_is_named() -> None:
         "type": "array",
         "items": {"properties": {"key": {"type": "string"}}, "additionalProperties": False},
     }
-    found = Layer(
+    values = Layer(
         "component", {"t": [{"key": 1}, {"kay": "x"}]}, {("t", 1, "kay"): Origin("c.yaml", 9)}, "cnn"
     )
-    assert told(params(t=schema), found).splitlines()[1:3] == [
+    assert error(params(t=schema), values).splitlines()[1:3] == [
         "  `t[0].key` must be a string, got 1: put it in quotes (component)",
         "  `t[1].kay` is unknown; did you mean `key`? (c.yaml:9)",
     ]
@@ -150,13 +150,13 @@ def test_a_parameter_that_a_condition_forbids_is_named() -> None:
         "if": {"properties": {"mode": {"const": "plain"}}},
         "then": {"properties": {"canary": False}},
     }
-    message = told(declared, gke(mode="plain", canary=3), allOf=[condition])
+    message = error(declared, gke(mode="plain", canary=3), allOf=[condition])
     assert message.startswith("error: `canary` must not be set here, because `mode` is plain")
 
 
 @pytest.mark.parametrize("keyword", ["additionalProperties", "unevaluatedProperties"])
 def test_every_name_that_a_map_forbids_is_told(keyword: str) -> None:
-    message = told(params(m={"type": "object", keyword: False}), gke(m={"a": 1, "b": 2}))
+    message = error(params(m={"type": "object", keyword: False}), gke(m={"a": 1, "b": 2}))
     assert re.findall(r"`(m\.\w)` is unknown", message) == ["m.a", "m.b"]
 
 
@@ -167,7 +167,7 @@ def test_a_pattern_of_names_means_the_same_as_a_pattern_of_values(pattern: str) 
         "patternProperties": {pattern: {"type": "string"}},
         "additionalProperties": False,
     }
-    message = told(params(m=schema), gke(m={"x-a": 1, "x-a\n": "text", "y": "text"}))
+    message = error(params(m=schema), gke(m={"x-a": 1, "x-a\n": "text", "y": "text"}))
     assert "`m.x-a` must be a string" in message
     assert message.count("is unknown") == 2
 
@@ -180,21 +180,21 @@ def test_a_reference_to_elsewhere_is_refused_and_asks_nobody() -> None:
 def test_a_condition_between_parameters_names_the_missing_one() -> None:
     declared = params(a={"type": "string"}, b={"type": "string"})
     condition = {"if": {"required": ["a"]}, "then": {"required": ["b"]}}
-    assert "`b` is required by `cnn` and not set" in told(declared, gke(a="x"), allOf=[condition])
-    assert "`b` is required by `cnn` and not set" in told(
+    assert "`b` is required by `cnn` and not set" in error(declared, gke(a="x"), allOf=[condition])
+    assert "`b` is required by `cnn` and not set" in error(
         declared, gke(a="x"), dependentRequired={"a": ["b"]}
     )
 
 
 def test_a_secret_value_does_not_appear() -> None:
     declared = params(token={"type": "string", "pattern": "^x", "secret": True, "enum": ["xyz"]})
-    message = told(declared, gke(token="hunter2"))
+    message = error(declared, gke(token="hunter2"))
     assert "hunter2" not in message
     assert "`token` does not fit (its value is secret)" in message
 
 
 def test_the_hint_of_a_value_from_the_command_line_is_the_option() -> None:
-    message = told(params(n={"type": "integer", "minimum": 1}), layer("command line", n=0))
+    message = error(params(n={"type": "integer", "minimum": 1}), layer("command line", n=0))
     assert message.endswith("hint: --set n=1")
 
 
@@ -232,10 +232,10 @@ print([name for name in ("jsonschema_rs", "yaml", "jinja2", "ruamel") if name in
 
 def test_schemas_and_values_are_told_apart() -> None:
     store = MemoryCache()
-    one, other = params(a={"type": "integer"}), params(a={"type": "string"})
-    check_params(prototype(one), resolve(one, [gke(a=1)]), passed=store)
+    numbers, texts = params(a={"type": "integer"}), params(a={"type": "string"})
+    check_params(prototype(numbers), resolve(numbers, [gke(a=1)]), passed=store)
     with pytest.raises(ParamError):
-        check_params(prototype(other), Resolved({"a": 1}, {"a": ()}), passed=store)
+        check_params(prototype(texts), Resolved({"a": 1}, {"a": ()}), passed=store)
 
 
 def test_one_value_alone_can_be_checked() -> None:

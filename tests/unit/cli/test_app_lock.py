@@ -111,11 +111,11 @@ def test_only_one_init_of_a_folder_goes_on(root: Path, run: Runner) -> None:
     assert run("init --dir new new").code == 0
 
 
-def together(root: Path, verb: str, *, processes: int, each: int) -> None:
+def together(root: Path, verb: str, *, processes: int, edits: int) -> None:
     """Let processes edit an app at the same time."""
     started = []
     for number in range(processes):
-        command = [sys.executable, "-c", EDITOR, VERBS[verb], str(number * each), str(each)]
+        command = [sys.executable, "-c", EDITOR, VERBS[verb], str(number * edits), str(edits)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         started.append(subprocess.Popen(command, cwd=root, text=True, **pipes))
     for process in started:
@@ -142,7 +142,7 @@ def survivors(root: Path, verb: str) -> int:
         return len(app.environment_names) - 1
     if verb == "generate":
         return len(app.component_files) - 1
-    names = {each.full_name for each in app.lock.packages} & {each.full_name for each in app.app.packages}
+    names = {pkg.full_name for pkg in app.lock.packages} & {pkg.full_name for pkg in app.app.packages}
     return len(app.vendor.packages()) and len([name for name in names if name.startswith("many/")])
 
 
@@ -161,7 +161,7 @@ def test_parallel_edits_all_survive(root: Path, run: Runner, verb: str) -> None:
     write_tree(root.parent, packages)
     if verb == "package":
         run.ok("registry add many ../many")
-    together(root, verb, processes=4, each=4)
+    together(root, verb, processes=4, edits=4)
     assert survivors(root, verb) == 16
 
 
@@ -200,14 +200,14 @@ def test_ctrl_c_while_waiting_ends_the_command(root: Path) -> None:
     ):
         opened = Path(f"/proc/{waiting.pid}/fd")
         wait_until(
-            lambda: any(os.path.realpath(each).endswith(".mlstack/lock") for each in opened.iterdir()),
+            lambda: any(os.path.realpath(link).endswith(".mlstack/lock") for link in opened.iterdir()),
             what="the command to stand at the lock",
             timeout_s=30,
             interval_s=0.02,
         )
         waiting.send_signal(signal.SIGINT)
-        _, said = waiting.communicate(timeout=30)
-    assert (waiting.returncode, said) == (130, "interrupted\n")
+        _, stderr = waiting.communicate(timeout=30)
+    assert (waiting.returncode, stderr) == (130, "interrupted\n")
     assert (root / "components/front.yaml").read_bytes() == before
 
 
@@ -229,10 +229,10 @@ def test_lock_is_nothing_that_git_would_see(root: Path, run: Runner) -> None:
         subprocess.run(["git", *words], cwd=root, check=True)
     (root / ".gitignore").unlink()
     run.ok("env current --set prod")
-    seen = subprocess.run(
+    status = subprocess.run(
         ["git", "status", "--porcelain", "-uall"], cwd=root, check=True, capture_output=True, text=True
     )
-    assert ".mlstack" not in seen.stdout
+    assert ".mlstack" not in status.stdout
 
 
 def test_folder_without_a_place_for_the_lock_is_locked_itself(

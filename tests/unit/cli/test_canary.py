@@ -336,9 +336,7 @@ def test_a_server_that_quotes_what_it_was_sent_tells_no_secret(vault: Runner, de
 
 def test_values_that_are_wanted_are_given(vault: Runner) -> None:
     rendered = [*yaml.safe_load_all(vault.ok("render minikube"))]
-    secret = next(
-        each for each in rendered if each["kind"] == "Secret" and each["metadata"]["name"] == "safe"
-    )
+    secret = next(obj for obj in rendered if obj["kind"] == "Secret" and obj["metadata"]["name"] == "safe")
     assert secret["data"] == {"token": b64(PARAM), "short": b64(SHORT)}
     assert json.loads(vault.ok("render minikube -o json"))["items"][1:]
     check(vault("render minikube").err)
@@ -360,22 +358,22 @@ def test_a_terminal_shows_no_secret_of_a_render(vault: Runner, words: str) -> No
     reader, writer = pty.openpty()
     with subprocess.Popen([sys.executable, "-m", "mlstack", *words.split()], stdout=writer, stderr=writer):
         os.close(writer)
-        shown = b""
+        output = b""
         with suppress(OSError):  # so a terminal ends whose other side is closed
             while piece := os.read(reader, 65536):
-                shown += piece
+                output += piece
     os.close(reader)
-    check(shown.decode())
-    assert b"********" in shown
-    assert b"note: secrets are hidden" in shown
+    check(output.decode())
+    assert b"********" in output
+    assert b"note: secrets are hidden" in output
 
 
 def test_logs_and_reasons_of_pods_tell_no_secret(vault: Runner) -> None:
     vault.ok("apply minikube --yes --no-wait")
     talkative: Any = vault.cluster("minikube")
     memory = talkative._cluster
-    for found in memory.list("v1", "Pod", namespace="default").items:
-        name = found["metadata"]["name"]
+    for pod in memory.list("v1", "Pod", namespace="default").items:
+        name = pod["metadata"]["name"]
         memory.written["default", name, "main"] = f"cannot log in with {PARAM} ({b64(PARAM)})"
         end = {"terminated": {"exitCode": 1, "reason": "Error", "message": f"bad {PARAM}"}}
         loop = {

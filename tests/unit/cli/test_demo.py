@@ -16,10 +16,10 @@ pytestmark = pytest.mark.slow
 
 
 def play() -> str:
-    printed, said = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+    printed, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
         assert main(["demo"]) == 0
-    assert said.getvalue() == ""
+    assert errors.getvalue() == ""
     return printed.getvalue()
 
 

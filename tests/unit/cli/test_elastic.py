@@ -82,7 +82,7 @@ def test_plan_and_run_count_with_the_priority_that_is_granted(run: Runner, stage
     assert priority("--max-priority=-5") == "-5"
     assert run("elastic run --once --max-priority default=60").code == 0
     assert stage.status("first")["priority"] == 60
-    messages = [one["message"] for one in stage.status("first")["conditions"]]
+    messages = [condition["message"] for condition in stage.status("first")["conditions"]]
     assert "asks for priority 70, and counts with 60, the highest of namespace `default`" in messages
 
 
@@ -104,11 +104,11 @@ def test_plan_moves_no_more_than_it_may(run: Runner) -> None:
     stage.settle()
     stage.put(training_job("new", minimum=1, maximum=16, cpu="1"))
     run.clusters["minikube"] = run.clusters[""] = stage.memory
-    given = [
+    targets = [
         {row["job"]: row["target"] for row in run(f"elastic plan -o json --moves {count}").json["jobs"]}
         for count in (0, 1, 15)
     ]
-    assert given == [
+    assert targets == [
         {"default/new": 1, "default/old": 15},
         {"default/new": 2, "default/old": 14},
         {"default/new": 8, "default/old": 8},
@@ -129,7 +129,7 @@ def test_the_head_room_of_edl_is_three_percent_unless_it_is_said(
 
 
 @pytest.mark.parametrize(
-    ("command", "known"),
+    ("command", "policies"),
     [
         ("run --once", "`edl`, `fair`, `throughput`"),
         ("plan", "`edl`, `fair`, `throughput`"),
@@ -137,12 +137,12 @@ def test_the_head_room_of_edl_is_three_percent_unless_it_is_said(
     ],
 )
 def test_the_policies_that_are_named_are_those_that_the_command_takes(
-    run: Runner, command: str, known: str
+    run: Runner, command: str, policies: str
 ) -> None:
     ran = run(f"elastic {command} --policy fiar")
     assert ran.code == 4
     assert ran.err.splitlines() == [
-        f"error: no scaling policy `fiar`; known: {known}",
+        f"error: no scaling policy `fiar`; known: {policies}",
         "hint: did you mean `fair`?",
     ]
 
@@ -180,13 +180,13 @@ def test_one_pass_does_what_is_due_and_frees_the_lease(run: Runner, stage: Stage
 def test_requests_to_the_cluster_are_told_to_the_metrics(
     run: Runner, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[str, int | None]] = []
-    monkeypatch.setattr(Metrics, "answered", lambda _, verb, status: told.append((verb, status)))
+    requests: list[tuple[str, int | None]] = []
+    monkeypatch.setattr(Metrics, "answered", lambda _, verb, status: requests.append((verb, status)))
     run.ok("elastic run --once --dry-run --listen 127.0.0.1:0")
     run.counted("get", 200)
     run.ok("elastic run --once --dry-run")
     run.counted("get", 200)
-    assert told == [("get", 200)]
+    assert requests == [("get", 200)]
 
 
 # Where others lead, the namespace of our pod, and what is run then.
@@ -259,10 +259,10 @@ services: [{name: web, at: 20, replicas: 1, cpu: 2}]
 
 def test_simulate_sums_a_scenario_up(run: Runner) -> None:
     Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
-    found = run("elastic simulate mine.yaml --csv rows.csv -o json").json
-    (job,) = found["jobs"]
+    report = run("elastic simulate mine.yaml --csv rows.csv -o json").json
+    (job,) = report["jobs"]
     assert (job["name"], job["most"], job["phase"]) == ("j", 5, "Running")
-    assert found["ok"] and found["violations"] == []
+    assert report["ok"] and report["violations"] == []
     rows = Path("rows.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 42
     assert rows[0].startswith("seconds,utilisation,")
@@ -287,12 +287,12 @@ def test_simulate_tells_people_what_applies_in_lines_that_fit(run: Runner) -> No
     assert words["JOB"][5:] == ["DONE", "PHASE"]
     assert words["short"][-1] == "Succeeded" and words["short"][-3].isdigit()
     assert words["huge"][1:3] == [">66", "s"]
-    told = {line.partition(":")[0]: line for line in lines}
-    assert {"utilisation", "memory", "nvidia.com/gpu", "first trainer", "whole gang"} < told.keys()
-    assert "1 never" in told["whole gang"]
-    assert told["done"].split()[1:3] == ["1", "job,"] and "makespan" in told["done"]
-    assert told["web"].endswith("99 % after 6, >15")
-    assert "create" in told["controller"]
+    summary = {line.partition(":")[0]: line for line in lines}
+    assert {"utilisation", "memory", "nvidia.com/gpu", "first trainer", "whole gang"} < summary.keys()
+    assert "1 never" in summary["whole gang"]
+    assert summary["done"].split()[1:3] == ["1", "job,"] and "makespan" in summary["done"]
+    assert summary["web"].endswith("99 % after 6, >15")
+    assert "create" in summary["controller"]
 
 
 def test_simulate_leaves_out_for_people_what_does_not_apply(run: Runner) -> None:

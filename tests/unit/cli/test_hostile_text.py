@@ -151,9 +151,9 @@ def test_no_command_prints_what_a_terminal_obeys(evil: Runner, output: str) -> N
 
 def test_a_value_is_the_same_in_json_and_yaml_as_in_its_file(evil: Runner) -> None:
     for format_, read in (("json", json.loads), ("yaml", yaml.safe_load)):
-        found = read(evil.ok("render", "minikube", "-o", format_))
-        made = found["items"][0] if format_ == "json" else found
-        assert made["metadata"]["annotations"]["note"] == HOSTILE
+        rendered = read(evil.ok("render", "minikube", "-o", format_))
+        obj = rendered["items"][0] if format_ == "json" else rendered
+        assert obj["metadata"]["annotations"]["note"] == HOSTILE
     assert json.loads(evil.ok("pkg describe ours/evil -o json"))["summary"] == HOSTILE
 
 

@@ -115,10 +115,10 @@ class Scene:
         restore_tree(self.folder, self.old)
         os.chdir(self.folder / "demo")
 
-    def check_files(self, seen: Tree) -> None:
+    def check_files(self, tree: Tree) -> None:
         """Hold every file to its old or its new content."""
-        for name in sorted({*self.old, *self.new, *seen}):
-            assert seen.get(name) in (self.old.get(name), self.new.get(name)), name
+        for name in sorted({*self.old, *self.new, *tree}):
+            assert tree.get(name) in (self.old.get(name), self.new.get(name)), name
 
     def check_next_commands(self) -> None:
         """Look at the app, then repeat the command, which ends what was begun."""
@@ -145,7 +145,7 @@ def lasting(tree: Tree) -> Tree:
 
 
 def test_power_cut_leaves_old_or_new_files_and_the_next_command_works(scene: Scene, run: Runner) -> None:
-    seen: list[Tree] = []
+    trees: list[Tree] = []
     for number in count(1):
         scene.put_back()
         with suppress(PowerCut), scene.steps.stopped_at(number, PowerCut):
@@ -153,8 +153,8 @@ def test_power_cut_leaves_old_or_new_files_and_the_next_command_works(scene: Sce
         if not scene.steps.enough:
             break
         left = lasting(read_tree(scene.folder))
-        if left not in seen:
-            seen.append(left)
+        if left not in trees:
+            trees.append(left)
             scene.check_files(left)
             scene.check_next_commands()
     assert number > 3

@@ -129,7 +129,7 @@ def test_version_and_help_are_options_and_words(run: Runner) -> None:
 
 def test_the_libraries_that_version_tells_come_with_mlstack() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    required = {re.split(r"[^\w.-]", each)[0] for each in project["dependencies"]}
+    required = {re.split(r"[^\w.-]", requirement)[0] for requirement in project["dependencies"]}
     assert set(program.LIBRARIES) <= required
 
 
@@ -150,11 +150,11 @@ def test_closed_pipe_is_quiet() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["version"], ["render", "dev"]], ids=" ".join)
 def test_full_disk_behind_stdout_is_reported(tmp_path: Path, words: list[str]) -> None:
-    made = small_app(tmp_path)
-    app.add_environment(made, "dev", kubeconfig=KUBECONFIG)
-    generate(made)
+    app_dir = small_app(tmp_path)
+    app.add_environment(app_dir, "dev", kubeconfig=KUBECONFIG)
+    generate(app_dir)
     with Path("/dev/full").open("w") as full:
-        done = mlstack(*words, cwd=made.root, stdout=full)
+        done = mlstack(*words, cwd=app_dir.root, stdout=full)
     assert done.returncode == 3
     assert done.stderr.startswith(b"error: cannot write the output: no space left on device\nhint: ")
 
@@ -211,13 +211,13 @@ SIGNALS = [
 ]
 
 
-@pytest.mark.parametrize(("number", "code", "said"), SIGNALS)
+@pytest.mark.parametrize(("number", "code", "message"), SIGNALS)
 def test_a_signal_ends_a_command_in_order(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     number: signal.Signals,
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     tidied: list[str] = []
 
@@ -230,7 +230,7 @@ def test_a_signal_ends_a_command_in_order(
     usual = signal.getsignal(number)
     monkeypatch.setattr(boundary, "emit", signalled)
     assert main(["version"]) == code
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == message
     assert tidied == ["tidied"]
     assert signal.getsignal(number) is usual
 
@@ -267,8 +267,8 @@ def test_interruption_does_not_wait_for_threads_that_wait_for_a_server() -> None
     assert (done.returncode, done.stdout, done.stderr) == (130, "done so far\n", "interrupted\n")
 
 
-@pytest.mark.parametrize(("number", "code", "said"), SIGNALS[:2])
-def test_the_second_signal_ends_at_once(number: signal.Signals, code: int, said: str) -> None:
+@pytest.mark.parametrize(("number", "code", "message"), SIGNALS[:2])
+def test_the_second_signal_ends_at_once(number: signal.Signals, code: int, message: str) -> None:
     done = in_process(
         "atexit.register(print, 'secrets removed', flush=True)\n"
         "try:\n"
@@ -277,7 +277,7 @@ def test_the_second_signal_ends_at_once(number: signal.Signals, code: int, said:
         f"    signal.raise_signal({number:d})\n"
         "    print('never')"
     )
-    assert (done.returncode, done.stdout, done.stderr) == (code, "secrets removed\n", said)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "secrets removed\n", message)
 
 
 def test_a_closed_terminal_may_say_so_twice() -> None:

@@ -77,7 +77,7 @@ def test_two_environments_are_an_error(run: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "shown"),
+    ("line", "rendered"),
     [
         ("param set --as-string shop.front image null", "image: 'null'"),
         ("""param set shop.front image '"null"'""", "image: 'null'"),
@@ -85,10 +85,10 @@ def test_two_environments_are_an_error(run: Runner) -> None:
         ("component list", "image: nginx"),
     ],
 )
-def test_the_text_null_is_a_text_where_it_is_meant(run: Runner, line: str, shown: str) -> None:
+def test_the_text_null_is_a_text_where_it_is_meant(run: Runner, line: str, rendered: str) -> None:
     run.ok(line)
     quotes = str.maketrans('"', "'")
-    assert shown in run.ok("render gke").translate(quotes)
+    assert rendered in run.ok("render gke").translate(quotes)
     assert "image: 'null'" in run.ok("render", "gke", "--set", "image='null'").translate(quotes)
     assert run("render gke --set image=null").code == 3  # it is required
     assert "image: 'null'" in run.ok("prototype", "preview", "web", "--image", '"null"').translate(quotes)

@@ -140,15 +140,15 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
     """Give a terminal with a shell, beside an app whose folders and packages have hostile names."""
     if shutil.which(request.param) is None:
         pytest.skip(f"there is no {request.param}")
-    made = small_app(tmp_path)
+    app_dir = small_app(tmp_path)
     for name in ("gke", "us/east"):
-        app.add_environment(made, name, kubeconfig=KUBECONFIG, use_preset=False)
-    generate(made)
-    generate(made, "shop.cart")
+        app.add_environment(app_dir, name, kubeconfig=KUBECONFIG, use_preset=False)
+    generate(app_dir)
+    generate(app_dir, "shop.cart")
     usual = "apiVersion: mlstack.dev/v1\nkind: Environment\n"
     for name in HOSTILE:
         write_tree(
-            made.root,
+            app_dir.root,
             {
                 f"environments/{name}/environment.yaml": usual,
                 f"components/{name}.yaml": "",
@@ -188,14 +188,14 @@ def test_scripts_quote_what_should_never_reach_them(
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> AppDir:
+def app_dir(tmp_path: Path) -> AppDir:
     """Make an app with two environments and two components."""
-    made = small_app(tmp_path)
+    app_dir = small_app(tmp_path)
     for name in ("gke", "us/east"):
-        app.add_environment(made, name, kubeconfig=KUBECONFIG, use_preset=False)
-    generate(made)
-    generate(made, "shop.cart")
-    return made
+        app.add_environment(app_dir, name, kubeconfig=KUBECONFIG, use_preset=False)
+    generate(app_dir)
+    generate(app_dir, "shop.cart")
+    return app_dir
 
 
 @pytest.mark.parametrize(
@@ -240,13 +240,13 @@ def made(tmp_path: Path) -> AppDir:
     ],
 )
 def test_names_are_offered(
-    made: AppDir,
+    app_dir: AppDir,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     line: str,
     offered: list[str],
 ) -> None:
-    monkeypatch.chdir(made.root / "components")
+    monkeypatch.chdir(app_dir.root / "components")
     for name, value in asking(line).items():
         monkeypatch.setenv(name, value)
     assert main([]) == 0
@@ -255,14 +255,14 @@ def test_names_are_offered(
 
 @pytest.mark.parametrize("line", ["mlstack --dir {} apply g", "mlstack apply --dir={} g"])
 def test_names_are_those_of_the_app_that_is_asked_for(
-    made: AppDir,
+    app_dir: AppDir,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     line: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, value in asking(line.format(made.root)).items():
+    for name, value in asking(line.format(app_dir.root)).items():
         monkeypatch.setenv(name, value)
     assert main([]) == 0
     assert capsys.readouterr().out.split() == ["gke"]
@@ -279,7 +279,7 @@ def test_names_are_those_of_the_app_that_is_asked_for(
     ids=" ".join,
 )
 def test_bash_completes_by_its_script(
-    made: AppDir, tmp_path: Path, words: list[str], offered: list[str]
+    app_dir: AppDir, tmp_path: Path, words: list[str], offered: list[str]
 ) -> None:
     bash = shutil.which("bash")
     if bash is None:
@@ -296,7 +296,7 @@ def test_bash_completes_by_its_script(
     """
     done = subprocess.run(
         [bash, "--norc", "-c", script, "bash", *words],
-        cwd=made.root / "components",
+        cwd=app_dir.root / "components",
         env={**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,

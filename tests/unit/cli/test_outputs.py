@@ -121,27 +121,27 @@ def test_what_is_no_ordinary_file_has_no_key(root: Path, change: Callable[[Path]
 
 
 @pytest.mark.parametrize(
-    ("told", "data"), [("", b"a: 1\n"), ("note: \udce9\nnote: y", b"a: \0\xff"), ("", b"")]
+    ("notes", "data"), [("", b"a: 1\n"), ("note: \udce9\nnote: y", b"a: \0\xff"), ("", b"")]
 )
-def test_both_streams_come_back(root: Path, told: str, data: bytes) -> None:
-    kept = Outputs(root, Cache(root / "cache"))
-    assert kept.get("k") is None
-    kept.put("k", told, data)
-    assert kept.get("k") == (told, data)
+def test_both_streams_come_back(root: Path, notes: str, data: bytes) -> None:
+    outputs = Outputs(root, Cache(root / "cache"))
+    assert outputs.get("k") is None
+    outputs.put("k", notes, data)
+    assert outputs.get("k") == (notes, data)
 
 
 def test_without_a_key_nothing_is_kept(root: Path) -> None:
-    kept = Outputs(root, Cache(root / "cache"))
-    kept.put(None, "", b"a: 1\n")
-    assert kept.get(None) is None
+    outputs = Outputs(root, Cache(root / "cache"))
+    outputs.put(None, "", b"a: 1\n")
+    assert outputs.get(None) is None
     assert not (root / "cache").exists()
 
 
 def test_long_outputs_are_not_kept(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast, "LARGEST_BYTES", 10)
-    kept = Outputs(root, Cache(root / "cache"))
-    kept.put("k", "", b"a" * 10)
-    assert kept.get("k") is None
+    outputs = Outputs(root, Cache(root / "cache"))
+    outputs.put("k", "", b"a" * 10)
+    assert outputs.get("k") is None
 
 
 def test_a_settled_file_is_not_read_and_known_again_by_its_stamp(

@@ -92,9 +92,9 @@ def test_a_line_is_broken_only_where_it_says_how() -> None:
 
 
 def test_commands_are_never_broken() -> None:
-    told = "  hint: add GPU nodes with the device plugin to this cluster (see `mlstack env set --help`), or: "
+    hint = "  hint: add GPU nodes with the device plugin to this cluster (see `mlstack env set --help`), or: "
     command = "mlstack param set --env=gke cnn num_gpus 0"
-    assert list(fold(TextLine(told + command, hang=8))) == [
+    assert list(fold(TextLine(hint + command, hang=8))) == [
         "  hint: add GPU nodes with the device plugin to this cluster (see",
         "        `mlstack env set --help`), or:",
         "        " + command,
@@ -118,7 +118,7 @@ PAGE = Page(
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def page_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     def show(**environ: str) -> str:
         monkeypatch.delenv("NO_COLOR", raising=False)
         for name, value in {"COLUMNS": "80", "TERM": "xterm-256color", "FORCE_COLOR": "1", **environ}.items():
@@ -134,22 +134,22 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def test_tables_fit_and_only_the_named_column_is_cut(shown: Callable[..., str]) -> None:
-    lines = plain(shown()).splitlines()
+def test_tables_fit_and_only_the_named_column_is_cut(page_text: Callable[..., str]) -> None:
+    lines = plain(page_text()).splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert "environments/gke/params.yaml:12" in lines[-1]
     assert "…" in lines[-1]
 
 
-def test_markup_and_control_characters_are_shown_as_they_are(shown: Callable[..., str]) -> None:
-    text = shown()
+def test_markup_and_control_characters_are_shown_as_they_are(page_text: Callable[..., str]) -> None:
+    text = page_text()
     assert "[bold]tag[/bold]" in text
     assert "\\x1b[31mtrick" in text
 
 
-def test_colour_only_where_it_is_wanted(shown: Callable[..., str]) -> None:
-    assert "\x1b[32m" in shown()
-    assert "\x1b[32m" not in shown(NO_COLOR="1")
+def test_colour_only_where_it_is_wanted(page_text: Callable[..., str]) -> None:
+    assert "\x1b[32m" in page_text()
+    assert "\x1b[32m" not in page_text(NO_COLOR="1")
 
 
 def test_waiting_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from mlstack.errors import UsageError
 
 def call(command_class: type[Any], *words: str) -> tuple[list[str], list[str], str | None]:
     group = family("test")
-    seen: list[tuple[list[str], list[str], str | None]] = []
+    calls: list[tuple[list[str], list[str], str | None]] = []
 
     @group.command(cls=command_class, takes="")
     def run(
@@ -24,13 +24,13 @@ def call(command_class: type[Any], *words: str) -> tuple[list[str], list[str], s
         env: str | None = option("--env -e ENV", "Where."),
         force: bool = option("--force", "Whatever."),
     ) -> int:
-        seen.append(([*words], [*sets], env))
+        calls.append(([*words], [*sets], env))
         return 0
 
     typer.main.get_command(group).main(
         ["run", *words], prog_name="mlstack", standalone_mode=False, obj=Session()
     )
-    return seen[0]
+    return calls[0]
 
 
 @pytest.mark.parametrize("value", ["-1", "--steps=9", "--steps", "-", "-c", "plain", "", "a=b"])

@@ -212,16 +212,16 @@ def plant(run: Runner, *objects: Mapping[str, Any]) -> None:
     """Write a revision as anybody can who may write Secrets in the namespace: it says it worked."""
     held = written_history(run)
     marks = {"app": "demo", "environment": "minikube", "component": "web"}
-    made = tuple(
+    desired = tuple(
         KubeObject(
-            data={**one, "metadata": {**one["metadata"], "labels": kube_object.marks(**marks)}},
+            data={**obj, "metadata": {**obj["metadata"], "labels": kube_object.marks(**marks)}},
             component="web",
         )
-        for one in objects
+        for obj in objects
     )
     draft = Revision(number=0, time="2026-11-22T02:25:46Z", who="eve", what="apply", result="done")
     state = DesiredState(
-        app="demo", environment="minikube", namespace="default", objects=made, components=("web",)
+        app="demo", environment="minikube", namespace="default", objects=desired, components=("web",)
     )
     held.record(replace(draft, components=("web",)), state)
 
@@ -293,9 +293,9 @@ def test_a_revision_that_somebody_planted_is_shown_and_asked_for(run: Runner) ->
     assert "whoever may write those there could have written it" in asked.err
     assert run.cluster("minikube").get(BINDING) is None
     run.answer = None
-    told = run("rollback minikube 2 --yes")
-    assert told.code == 0
-    assert "whoever may write those there could have written it" in told.err
+    ran = run("rollback minikube 2 --yes")
+    assert ran.code == 0
+    assert "whoever may write those there could have written it" in ran.err
 
 
 def test_a_claim_that_a_failed_apply_brought_stays_and_is_told(run: Runner) -> None:
@@ -352,30 +352,30 @@ def test_no_secret_is_shown(run: Runner, line: str) -> None:
     run.ok("apply minikube --yes")
     write("web", secret(token="hunter3"))
     run.ok("apply minikube --yes")
-    shown = run(line)
+    ran = run(line)
     for hidden in ("hunter", "aHVudGVy"):
-        assert hidden not in shown.out + shown.err
+        assert hidden not in ran.out + ran.err
 
 
 def test_a_definition_goes_back_only_where_that_is_allowed(run: Runner) -> None:
     def fields(*names: str) -> dict[str, Any]:
-        made = crd(group="x.org")
+        definition = crd(group="x.org")
         properties = {name: {"type": "string"} for name in names}
         spec = {"type": "object", "properties": properties}
-        made["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
             "type": "object",
             "properties": {"spec": spec},
         }
-        return made
+        return definition
 
     write("web", config_map(a="1"), fields("size"))
     run.ok("apply minikube")
     write("web", config_map(a="2"), fields("size", "colour"))
     run.ok("apply minikube")
-    kept = run("rollback minikube 2")
-    assert "if that is wanted: --allow-destructive-crds" in kept.err
-    found = run("rollback minikube 2 --allow-destructive-crds --yes")
+    ran = run("rollback minikube 2")
+    assert "if that is wanted: --allow-destructive-crds" in ran.err
+    ran = run("rollback minikube 2 --allow-destructive-crds --yes")
     live_crd = live(run, "CustomResourceDefinition", "widgets.x.org", "apiextensions.k8s.io/v1")
     schema = live_crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert set(schema["properties"]["spec"]["properties"]) == {"size"}
-    assert (found.code, "stays as it is" in found.err) == (0, False)
+    assert (ran.code, "stays as it is" in ran.err) == (0, False)

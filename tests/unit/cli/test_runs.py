@@ -246,8 +246,8 @@ def test_a_lock_of_somebody_else(run: Runner, session: str) -> None:
     cluster, now_s = run.cluster("minikube"), run.clock.now_s
     Lease(cluster=cluster, namespace="default", name=LOCK.name, holder="grace@ci/7/x", now_s=now_s).take()
     run.play(session, **facts(run))
-    told = ("from grace@ci (pid 7) since ", "expires in ")
-    assert all(words in question for question in run.asked for words in told)
+    phrases = ("from grace@ci (pid 7) since ", "expires in ")
+    assert all(words in question for question in run.asked for words in phrases)
 
 
 def test_diff_shows_the_beginning_of_what_nobody_reads_to_its_end(run: Runner) -> None:
@@ -358,8 +358,8 @@ def test_a_run_that_nobody_can_read_of_goes_to_its_end(run: Runner, output: str,
     with _lost(outlet) as stream, redirect_stdout(stream):
         ran = run(f"apply minikube -o {output}")
     assert (ran.code, color(run)) == (0, "red")
-    said = "note: cannot write the output: no space left on device; this changes nothing about the run"
-    assert (said in ran.err) == (outlet == "full")
+    note = "note: cannot write the output: no space left on device; this changes nothing about the run"
+    assert (note in ran.err) == (outlet == "full")
 
 
 def test_a_failed_run_stays_one_when_nobody_can_read_of_it(run: Runner) -> None:
@@ -391,14 +391,14 @@ def test_diff_shows_what_it_can_beside_what_is_not_valid(run: Runner) -> None:
     bad = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad}\nnonsense: 1\n"
     good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\ndata: {a: x}\n"
     Path("components/more.yaml").write_text(f"{bad}---\n{good}")
-    found = run("diff minikube")
-    assert found.code == 6
-    assert "+ create ConfigMap default/good" in found.out
-    assert "    refused: `.nonsense` field not declared in schema" in found.out
-    assert found.err.startswith("error: `ConfigMap default/bad` is refused")
-    found = run("diff minikube -o json")
-    assert found.code == 6
-    refused = {row["name"]: bool(row["refused"]) for row in found.json["objects"]}
+    ran = run("diff minikube")
+    assert ran.code == 6
+    assert "+ create ConfigMap default/good" in ran.out
+    assert "    refused: `.nonsense` field not declared in schema" in ran.out
+    assert ran.err.startswith("error: `ConfigMap default/bad` is refused")
+    ran = run("diff minikube -o json")
+    assert ran.code == 6
+    refused = {row["name"]: bool(row["refused"]) for row in ran.json["objects"]}
     assert (refused["bad"], refused["good"]) == (True, False)
     assert run("apply minikube --yes").code == 6
     assert run("plan minikube").code == 6

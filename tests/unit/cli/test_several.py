@@ -17,12 +17,12 @@ NAMES = ("eu/a", "eu/b", "us")
 
 @pytest.fixture
 def app(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = small_app(tmp_path)
-    monkeypatch.chdir(made.root)
+    app_dir = small_app(tmp_path)
+    monkeypatch.chdir(app_dir.root)
     run.ok("generate web front --image nginx")
     for name in NAMES:
         run.ok(f"env add {name} --no-preset -n {name.replace('/', '-')}")
-    return made.root
+    return app_dir.root
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_run_that_ends_half_way_is_in_the_list_with_what_was_done(
     whole, cut = ran.json["items"]
     assert (whole["environment"], whole["ok"], cut["environment"], cut["ok"]) == ("eu/a", True, "eu/b", False)
     assert cut["error"]["exitCode"] == code
-    said = {row["outcome"]: row["text"] for row in cut["partial"]["objects"]}
-    assert said[outcome] in ("", "is refused: odd")
+    texts = {row["outcome"]: row["text"] for row in cut["partial"]["objects"]}
+    assert texts[outcome] in ("", "is refused: odd")
 
 
 def test_expired_environments_are_deleted_from_their_clusters(run: Runner, app: Path) -> None:

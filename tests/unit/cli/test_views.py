@@ -22,8 +22,8 @@ NO_VIEW = {"Component", "DesiredState", "ApplyPlan", "ApplyPlan | str", "UnlockP
 
 
 def result_types() -> Iterator[str]:
-    for found in pkgutil.iter_modules(operations.__path__):
-        module = import_module(f"mlstack.operations.{found.name}")
+    for info in pkgutil.iter_modules(operations.__path__):
+        module = import_module(f"mlstack.operations.{info.name}")
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_"):
                 annotation = inspect.signature(function).return_annotation
@@ -128,7 +128,7 @@ NO_GPUS = "no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient n
 HINT = "add GPU nodes with the device plugin, or: mlstack param set --env=gke cnn num_gpus 0"
 
 
-def found(
+def row(
     kind: str, state: State, *, reason: str = "", hint: str = "", pods: tuple[PodStatus, ...] = ()
 ) -> ObjectStatus:
     return ObjectStatus(
@@ -143,7 +143,7 @@ def found(
     )
 
 
-def shown(*objects: ObjectStatus) -> list[str]:
+def table(*objects: ObjectStatus) -> list[str]:
     result = StatusResult(
         ok=False,
         app="demo",
@@ -161,7 +161,7 @@ def test_status_is_a_tree_that_fits_a_terminal() -> None:
         PodStatus(name="cnn-worker-0", state="waiting", reason=NO_GPUS, node=""),
     )
     reason = f"0 of 1 workers run (PS 1 of 1). Workers wait: {NO_GPUS}"
-    lines = shown(found("ConfigMap", "ready"), found("TFJob", "waiting", reason=reason, hint=HINT, pods=pods))
+    lines = table(row("ConfigMap", "ready"), row("TFJob", "waiting", reason=reason, hint=HINT, pods=pods))
     assert all(text_width(line) <= 80 for line in lines)
     assert lines == [
         "cnn: not ready",
@@ -180,10 +180,10 @@ def test_status_is_a_tree_that_fits_a_terminal() -> None:
 
 def test_the_same_hint_stands_once_below_the_objects_it_is_for() -> None:
     hint = "mlstack apply gke -c cnn"
-    lines = shown(
-        found("ConfigMap", "missing", hint=hint),
-        found("Secret", "missing", hint=hint),
-        found("TFJob", "waiting", hint="other"),
+    lines = table(
+        row("ConfigMap", "missing", hint=hint),
+        row("Secret", "missing", hint=hint),
+        row("TFJob", "waiting", hint="other"),
     )
     assert [line.strip() for line in lines if "hint" in line] == [f"hint: {hint}", "hint: other"]
     assert "Secret" in lines[lines.index(f"      hint: {hint}") - 1]
@@ -194,8 +194,8 @@ def test_many_pods_with_the_same_trouble_stand_in_one_line() -> None:
         PodStatus(name=f"cnn-worker-{number}", state="waiting", reason="no node fits", node="")
         for number in range(6)
     )
-    one = PodStatus(name="cnn-ps-0", state="ready", reason="", node="node-1")
-    lines = shown(found("TFJob", "waiting", pods=(one, *pods)))
+    server = PodStatus(name="cnn-ps-0", state="ready", reason="", node="node-1")
+    lines = table(row("TFJob", "waiting", pods=(server, *pods)))
     assert lines[2:4] == [
         "      ready    pod cnn-ps-0 on node-1",
         "      waiting  6 pods cnn-worker-0 … cnn-worker-5: no node fits",

@@ -74,7 +74,7 @@ def test_a_component_has_a_timeout_of_its_own(run: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "code", "said"),
+    ("annotation", "code", "message"),
     [
         ("mlstack.dev/wait: maybe", 3, "annotation `mlstack.dev/wait` is `maybe`"),
         ("mlstack.dev/timeout: soon", 3, "`soon` is no duration"),
@@ -82,13 +82,13 @@ def test_a_component_has_a_timeout_of_its_own(run: Runner) -> None:
         ("mlstack.dev/timeout: 30s", 7, "is not ready after "),
     ],
 )
-def test_annotations(run: Runner, annotation: str, code: int, said: str) -> None:
+def test_annotations(run: Runner, annotation: str, code: int, message: str) -> None:
     name, value = annotation.split(": ")
     data = deployment(**GPU)
     write({**data, "metadata": {**data["metadata"], "annotations": {name: value}}})
     ran = run("apply minikube")
     assert ran.code == code
-    assert said in ran.err
+    assert message in ran.err
 
 
 def broken_cluster(name: str) -> MemoryCluster:
@@ -252,8 +252,8 @@ def test_a_deletion_that_takes_too_long_gives_7_and_a_line_every_30_s_in_a_log(
         ran = run(f"{words} --yes --timeout 70s")
         assert ran.code == 7
         assert 70 <= run.clock.now_s() - begun_s < 75
-        told = "`ConfigMap default/held`: was not gone within 70 s; its finalizers are still there"
-        assert f"error: {told}: example.com/hold (component model)\n" in ran.err
+        reason = "`ConfigMap default/held`: was not gone within 70 s; its finalizers are still there"
+        assert f"error: {reason}: example.com/hold (component model)\n" in ran.err
         again = "waiting: ConfigMap default/held: until it is gone: its finalizers are still there"
         assert ran.err.count(f"{again}: example.com/hold\n") == (0 if on_terminal else 2)
 
@@ -366,7 +366,7 @@ class Busy(Away):
 
 @pytest.mark.parametrize("is_said", [False, True], ids=["usual", "chosen"])
 @pytest.mark.parametrize(
-    ("away", "usual_s", "said"),
+    ("away", "usual_s", "message"),
     [
         (Deaf, 300, "the API server has not answered for"),
         (Moving, 60, "error: no answer"),
@@ -375,11 +375,11 @@ class Busy(Away):
     indirect=["away"],
 )
 def test_every_wait_of_a_run_is_as_long_as_was_said(
-    run: Runner, away: Away, usual_s: float, said: str, is_said: bool
+    run: Runner, away: Away, usual_s: float, message: str, is_said: bool
 ) -> None:
     write(config_map(key="old"))
     run.ok("apply minikube")
     write(config_map(key="new"), deployment(**GPU))
-    assert said in run(f"apply minikube {'--timeout 10s' if is_said else ''}").err
+    assert message in run(f"apply minikube {'--timeout 10s' if is_said else ''}").err
     limit_s = 10 if is_said else usual_s
     assert limit_s <= away.asked_s < limit_s + 2

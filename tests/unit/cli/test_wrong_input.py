@@ -241,7 +241,7 @@ FILES: dict[str, dict[str, Any]] = {
 
 
 @cache
-def made() -> Tree:
+def app_tree() -> Tree:
     with TemporaryDirectory() as folder:
         app = small_app(Path(folder))
         env.add_environment(app, "prod", kubeconfig=KUBECONFIG, use_preset=False)
@@ -252,7 +252,7 @@ def made() -> Tree:
 @pytest.fixture
 def app(tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give an app with one component and one environment, and stand in it."""
-    root = write_tree(tmp_path, made()) / "demo"
+    root = write_tree(tmp_path, app_tree()) / "demo"
     monkeypatch.chdir(root)
     return root
 

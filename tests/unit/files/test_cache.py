@@ -130,10 +130,10 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_entry_in_the_place_of_another_is_a_miss(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     cache.put("a", b"1")
-    one = entries(tmp_path)[0]
+    first = entries(tmp_path)[0]
     cache.put("b", b"2")
-    other = next(path for path in entries(tmp_path) if path != one)
-    other.write_bytes(one.read_bytes())
+    other = next(path for path in entries(tmp_path) if path != first)
+    other.write_bytes(first.read_bytes())
     assert (cache.get("a"), cache.get("b")) == (b"1", None)
 
 
@@ -175,16 +175,16 @@ def identity() -> str:
 
 
 def test_sources_and_interpreter_make_a_program(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = [identity()]
+    identities = [identity()]
     (package / "cli/main.py").write_text("print()")
-    seen.append(identity())
+    identities.append(identity())
     os.utime(package / "cli/main.py", ns=(0, 0))
-    seen.append(identity())
+    identities.append(identity())
     (package / "cli/main.py").rename(package / "cli/other.py")
-    seen.append(identity())
+    identities.append(identity())
     monkeypatch.setattr("sys.version", "4.0")
-    seen.append(identity())
-    assert len(set(seen)) == len(seen)
+    identities.append(identity())
+    assert len(set(identities)) == len(identities)
 
 
 def test_byte_code_follows_from_its_source(package: Path) -> None:
@@ -203,6 +203,6 @@ def test_libraries_are_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_put_is_found_by_another_process(tmp_path: Path) -> None:
     Cache(tmp_path / "cache" / "mlstack").put("a key / with anything \ud800", b"\x00data")
-    found = Cache(tmp_path / "cache" / "mlstack")
-    assert found.get("a key / with anything \ud800") == b"\x00data"
-    assert found.get("another key") is None
+    cache = Cache(tmp_path / "cache" / "mlstack")
+    assert cache.get("a key / with anything \ud800") == b"\x00data"
+    assert cache.get("another key") is None

@@ -91,8 +91,8 @@ OLD = [
 def test_what_is_converted_is_served_and_valid(data: dict[str, Any]) -> None:
     before = repr(data)
     assert not is_served(data)
-    after, told = converted(data)
-    assert told.endswith(f"{after['apiVersion']} now")
+    after, note = converted(data)
+    assert note.endswith(f"{after['apiVersion']} now")
     assert repr(data) == before
     assert is_served(after)
     assert not validate_objects([KubeObject(data=after)], load_schemas("1.36")).faults
@@ -216,10 +216,10 @@ def test_c25_an_import_leaves_out_what_the_server_had_set(app: Path, run: Runner
     Path("web.yaml").write_text(DEPLOYMENT)
     ran = run("import web.yaml")
     assert ran.code == 0, ran.err
-    kept = DEPLOYMENT.replace(METADATA, "  name: web\n")
-    assert Path("components/web.yaml").read_text() == kept[: kept.index("status:")]
-    told = "metadata.creationTimestamp, metadata.generation, metadata.resourceVersion, metadata.uid"
-    assert f"web.yaml: left out what the server had set: {told}, metadata.annotations, status" in " ".join(
+    manifest = DEPLOYMENT.replace(METADATA, "  name: web\n")
+    assert Path("components/web.yaml").read_text() == manifest[: manifest.index("status:")]
+    fields = "metadata.creationTimestamp, metadata.generation, metadata.resourceVersion, metadata.uid"
+    assert f"web.yaml: left out what the server had set: {fields}, metadata.annotations, status" in " ".join(
         ran.err.split()
     )
 

@@ -199,11 +199,11 @@ def test_what_cannot_be_evaluated_is_told_and_the_rest_is_imported(run: Runner, 
     ran = imported(run, app)
     assert ran.code == 1
     assert ran.json["summary"] == "1 of 1 objects equal; 4 components could not be imported"
-    told = {row["component"]: (row["where"], row["reason"]) for row in ran.json["failures"]}
-    assert told["broken"][0] == "components/broken.jsonnet:2"
-    assert told["outer"] == ("components/outer.jsonnet:3", "Undefined external variable: image")
-    assert told["unset"][1] == "Field does not exist: unset"
-    assert "package reg/pkg@abc is not in vendor/" in told["gone"][1]
+    failures = {row["component"]: (row["where"], row["reason"]) for row in ran.json["failures"]}
+    assert failures["broken"][0] == "components/broken.jsonnet:2"
+    assert failures["outer"] == ("components/outer.jsonnet:3", "Undefined external variable: image")
+    assert failures["unset"][1] == "Field does not exist: unset"
+    assert "package reg/pkg@abc is not in vendor/" in failures["gone"][1]
     again = run("import", "ksonnet-app", "old", "--out", "again", "--ext-str", "image=x", "-o", "json")
     assert "outer" in {row["component"] for row in again.json["failures"]}  # a text is no object
 
@@ -295,8 +295,8 @@ def test_old_versions_are_kept_and_named_or_converted(run: Runner, tmp_path: Pat
     head = '{ apiVersion: "extensions/v1beta1", kind: "Deployment", metadata: { name: "web" }, '
     code = f"{head} spec: {{ template: {pod} }} }}"
     app = write_app(tmp_path / "old", {"components/web.jsonnet": code})
-    kept = run("import ksonnet-app old --out kept -o json").json
-    assert kept["notes"][0].startswith(
+    report = run("import ksonnet-app old --out kept -o json").json
+    assert report["notes"][0].startswith(
         "no server serves extensions/v1beta1 Deployment any more (2): --convert"
     )
     ran = imported(run, app, "--convert")
@@ -399,10 +399,10 @@ std.prune(k.core.v1.list.new(all.all(params)))
     values = {"prod": {"core": {"jupyterHubImage": "example.org/hub:2"}}}
     ran = imported(run, write_app(tmp_path / "old", files, params=params, values=values), "--modernise")
     assert ran.json["summary"] == "6 of 6 objects equal"
-    [told] = [note for note in ran.json["notes"] if "component of" in note]
-    assert told.startswith("core: component of `kubeflow/core/kubeflow-core` now")
-    assert "gone: ConfigMap core; new: " in told
-    assert told.endswith("parameters without effect now: noSuch")
+    [note] = [note for note in ran.json["notes"] if "component of" in note]
+    assert note.startswith("core: component of `kubeflow/core/kubeflow-core` now")
+    assert "gone: ConfigMap core; new: " in note
+    assert note.endswith("parameters without effect now: noSuch")
     types = {row["name"]: row["type"] for row in run("component list --dir new -o json").json["components"]}
     assert types == {"core": "prototype", "other": "manifest", "web": "manifest"}
     for environment, image in (("default", "hub:1"), ("prod", "hub:2")):
@@ -527,7 +527,7 @@ def test_the_second_evaluator_gives_the_same(tmp_path: Path, monkeypatch: pytest
     second = [evaluated(job) for job in jobs]
     assert first[0] == second[0]
     assert first[0]["value"]["all"] == ["web", 1, 2.5, None]
-    for one, other in zip(first[1:], second[1:], strict=True):
-        assert one.keys() == other.keys() >= {"error"}
+    for left, right in zip(first[1:], second[1:], strict=True):
+        assert left.keys() == right.keys() >= {"error"}
     for answer in (first[1], second[1], first[2], second[2]):
         assert "leads out of the app" in answer["error"]

@@ -89,7 +89,7 @@ def test_generated_names_null_items_and_secrets_are_told(run: Runner, app: Path)
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "message"),
     [
         ("a: [", 3, "broken YAML"),
         (f"{MAP}---\na: 1\n", 3, "is no Kubernetes object"),
@@ -102,12 +102,12 @@ def test_generated_names_null_items_and_secrets_are_told(run: Runner, app: Path)
     ids=["broken", "mixed", "twice", "empty", "list", "page", "nameless"],
 )
 def test_what_cannot_be_imported_changes_nothing(
-    run: Runner, app: Path, text: str, code: int, said: str
+    run: Runner, app: Path, text: str, code: int, message: str
 ) -> None:
     Path("x.yaml").write_text(text)
     ran = run("import x.yaml")
     assert ran.code == code
-    assert said in ran.err
+    assert message in ran.err
     assert not [*(app / "components").iterdir()]
 
 
@@ -197,7 +197,7 @@ def test_what_differs_between_environments_becomes_patches(run: Runner, app: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("status", "body", "code", "said"),
+    ("status", "body", "code", "message"),
     [
         (200, MAP, 0, ""),
         (404, "", 4, "nothing stands at"),
@@ -206,7 +206,7 @@ def test_what_differs_between_environments_becomes_patches(run: Runner, app: Pat
     ],
     ids=["text", "gone", "refused", "page"],
 )
-def test_a_url_is_fetched(run: Runner, app: Path, status: int, body: str, code: int, said: str) -> None:
+def test_a_url_is_fetched(run: Runner, app: Path, status: int, body: str, code: int, message: str) -> None:
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status)
@@ -221,7 +221,7 @@ def test_a_url_is_fetched(run: Runner, app: Path, status: int, body: str, code: 
         Thread(target=server.serve_forever, daemon=True).start()
         ran = run("import", f"http://127.0.0.1:{server.server_port}/a/web.yaml?raw=1")
         server.shutdown()
-    assert (ran.code, said in ran.err) == (code, True)
+    assert (ran.code, message in ran.err) == (code, True)
     assert [path.name for path in (app / "components").iterdir()] == ([] if code else ["web.yaml"])
 
 
@@ -286,8 +286,8 @@ def test_as_prototype_keeps_comments_and_proves_itself(run: Runner, app: Path) -
 @pytest.mark.parametrize("option", ["", "--split", "--as-prototype"])
 def test_json_objects_in_a_row_are_imported(run: Runner, app: Path, option: str) -> None:
     run("env add gke -n ml")
-    one = '{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "{}", "uid": "u"}}}}\n'
-    Path("rows.json").write_text("".join(map(one.format, "ab")))
+    template = '{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "{}", "uid": "u"}}}}\n'
+    Path("rows.json").write_text("".join(map(template.format, "ab")))
     run.ok(f"import rows.json {option}")
     assert run.ok("render gke").count("kind: ConfigMap") == 2
 

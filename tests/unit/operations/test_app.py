@@ -50,40 +50,40 @@ def test_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> AppDir:
+def app_dir(tmp_path: Path) -> AppDir:
     app.init(tmp_path, "demo")
     return AppDir(tmp_path)
 
 
-def add(made: AppDir, name: str = "dev", **options: object) -> app.EnvironmentAdded:
+def add(app_dir: AppDir, name: str = "dev", **options: object) -> app.EnvironmentAdded:
     named = {key: options.pop(key) for key in ("context", "namespace") if key in options}
     place = app.Place(**named)  # type: ignore[arg-type]
-    return app.add_environment(made, name, kubeconfig=KUBECONFIG, place=place, **options)  # type: ignore[arg-type]
+    return app.add_environment(app_dir, name, kubeconfig=KUBECONFIG, place=place, **options)  # type: ignore[arg-type]
 
 
-def test_current_context_and_its_namespace_are_taken(made: AppDir) -> None:
-    result = add(made)
+def test_current_context_and_its_namespace_are_taken(app_dir: AppDir) -> None:
+    result = add(app_dir)
     assert (result.context, result.namespace, result.preset) == ("minikube", "default", None)
-    assert (made.root / result.file).read_text() == (
+    assert (app_dir.root / result.file).read_text() == (
         "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: minikube\nnamespace: default\n"
     )
 
 
-def test_named_context_brings_its_namespace_unless_one_is_given(made: AppDir) -> None:
-    assert add(made, "a", context="gke").namespace == "ml"
-    assert add(made, "b", context="gke", namespace="own").namespace == "own"
+def test_named_context_brings_its_namespace_unless_one_is_given(app_dir: AppDir) -> None:
+    assert add(app_dir, "a", context="gke").namespace == "ml"
+    assert add(app_dir, "b", context="gke", namespace="own").namespace == "own"
 
 
-def test_preset_of_that_name_seeds_the_environment(made: AppDir) -> None:
-    assert add(made, "gke", context="gke").preset == "gke"
-    assert app.describe_environment(made, "gke").globals["cloud"] == "gke"
-    assert app.describe_environment(made, "gke").environment.wait_for_load_balancer
+def test_preset_of_that_name_seeds_the_environment(app_dir: AppDir) -> None:
+    assert add(app_dir, "gke", context="gke").preset == "gke"
+    assert app.describe_environment(app_dir, "gke").globals["cloud"] == "gke"
+    assert app.describe_environment(app_dir, "gke").environment.wait_for_load_balancer
 
 
-def test_files_of_a_preset_come_with_their_comments_and_order(made: AppDir) -> None:
-    add(made, "minikube", namespace="ml")
+def test_files_of_a_preset_come_with_their_comments_and_order(app_dir: AppDir) -> None:
+    add(app_dir, "minikube", namespace="ml")
     read = {name: bundled_text(name) for name in ("environment.yaml", "params.yaml")}
-    written = read_tree(made.root / "environments/minikube")
+    written = read_tree(app_dir.root / "environments/minikube")
     assert written == {
         "environment.yaml": f"{read['environment.yaml']}context: minikube\nnamespace: ml\n".encode(),
         "params.yaml": read["params.yaml"].encode(),
@@ -95,84 +95,84 @@ def bundled_text(name: str) -> str:
     return (files.folder("environments") / "minikube" / name).read_text("utf-8")
 
 
-def test_preset_counts_over_what_is_extended(made: AppDir) -> None:
-    add(made, "base", context="gke")
-    add(made, "gke", extends="base")
-    found = made.environment("gke")
-    assert (found.context, found.extends, found.wait_for_load_balancer) == ("gke", "base", True)
+def test_preset_counts_over_what_is_extended(app_dir: AppDir) -> None:
+    add(app_dir, "base", context="gke")
+    add(app_dir, "gke", extends="base")
+    env = app_dir.environment("gke")
+    assert (env.context, env.extends, env.wait_for_load_balancer) == ("gke", "base", True)
 
 
-def test_only_the_very_name_of_a_preset_takes_it(made: AppDir) -> None:
-    assert add(made, "us/gke", context="gke").preset is None
+def test_only_the_very_name_of_a_preset_takes_it(app_dir: AppDir) -> None:
+    assert add(app_dir, "us/gke", context="gke").preset is None
 
 
-def test_preset_can_be_left_out(made: AppDir) -> None:
-    assert add(made, "minikube", use_preset=False).preset is None
-    assert app.describe_environment(made, "minikube").globals == {}
+def test_preset_can_be_left_out(app_dir: AppDir) -> None:
+    assert add(app_dir, "minikube", use_preset=False).preset is None
+    assert app.describe_environment(app_dir, "minikube").globals == {}
 
 
-def test_environment_that_extends_inherits_context_and_namespace(made: AppDir) -> None:
-    add(made, "base", context="gke")
-    result = add(made, "us/staging", extends="base")
+def test_environment_that_extends_inherits_context_and_namespace(app_dir: AppDir) -> None:
+    add(app_dir, "base", context="gke")
+    result = add(app_dir, "us/staging", extends="base")
     assert (result.context, result.namespace, result.extends) == ("gke", "ml", "base")
-    assert "context" not in (made.root / result.file).read_text()
+    assert "context" not in (app_dir.root / result.file).read_text()
 
 
-def test_own_context_counts_over_the_inherited_one(made: AppDir) -> None:
-    add(made, "base", context="gke")
-    assert add(made, "other", extends="base", context="minikube").context == "minikube"
+def test_own_context_counts_over_the_inherited_one(app_dir: AppDir) -> None:
+    add(app_dir, "base", context="gke")
+    assert add(app_dir, "other", extends="base", context="minikube").context == "minikube"
 
 
-def test_no_current_context_is_said_with_the_way_out(made: AppDir) -> None:
+def test_no_current_context_is_said_with_the_way_out(app_dir: AppDir) -> None:
     with pytest.raises(UsageError, match="no kubectl context is current") as caught:
-        app.add_environment(made, "dev", kubeconfig=Kubeconfig())
+        app.add_environment(app_dir, "dev", kubeconfig=Kubeconfig())
     assert "--context" in str(caught.value.hint)
 
 
-def test_change_touches_what_is_named_alone(made: AppDir) -> None:
-    file = made.root / add(made).file
+def test_change_touches_what_is_named_alone(app_dir: AppDir) -> None:
+    file = app_dir.root / add(app_dir).file
     file.write_text(file.read_text() + "# ours\n")
-    made.forget()
-    app.change_environment(made, "dev", {"namespace": "kubeflow", "protected": True})
+    app_dir.forget()
+    app.change_environment(app_dir, "dev", {"namespace": "kubeflow", "protected": True})
     lines = file.read_text().splitlines()
     assert lines[:3] == ["apiVersion: mlstack.dev/v1", "kind: Environment", "context: minikube"]
     assert sorted(lines[3:]) == ["# ours", "namespace: kubeflow", "protected: true"]
-    assert made.environment("dev").protected
+    assert app_dir.environment("dev").protected
 
 
-def test_another_context_is_not_bound_to_the_old_cluster(made: AppDir) -> None:
-    add(made)
-    made.pin_identity("dev", ClusterIdentity(uid="u", ca=None))
-    result = app.change_environment(made, "dev", {"context": "gke"}, kubeconfig=KUBECONFIG)
+def test_another_context_is_not_bound_to_the_old_cluster(app_dir: AppDir) -> None:
+    add(app_dir)
+    app_dir.pin_identity("dev", ClusterIdentity(uid="u", ca=None))
+    result = app.change_environment(app_dir, "dev", {"context": "gke"}, kubeconfig=KUBECONFIG)
     assert result.cluster_forgotten
-    assert made.environment("dev").cluster is None
+    assert app_dir.environment("dev").cluster is None
 
 
-def test_cluster_can_be_forgotten(made: AppDir) -> None:
-    add(made)
-    made.pin_identity("dev", ClusterIdentity(uid="u", ca=None))
-    app.change_environment(made, "dev", {"namespace": "x"})
-    assert made.environment("dev").cluster is not None
-    app.change_environment(made, "dev", {}, forget_cluster=True)
-    assert made.environment("dev").cluster is None
+def test_cluster_can_be_forgotten(app_dir: AppDir) -> None:
+    add(app_dir)
+    app_dir.pin_identity("dev", ClusterIdentity(uid="u", ca=None))
+    app.change_environment(app_dir, "dev", {"namespace": "x"})
+    assert app_dir.environment("dev").cluster is not None
+    app.change_environment(app_dir, "dev", {}, forget_cluster=True)
+    assert app_dir.environment("dev").cluster is None
 
 
-def test_allowed_namespaces_are_set_and_taken_back(made: AppDir) -> None:
-    add(made, namespace="ml")
-    app.change_environment(made, "dev", {"allowedNamespaces": ("monitoring",), "clusterScoped": "refused"})
-    text = (made.root / "environments/dev/environment.yaml").read_text()
+def test_allowed_namespaces_are_set_and_taken_back(app_dir: AppDir) -> None:
+    add(app_dir, namespace="ml")
+    app.change_environment(app_dir, "dev", {"allowedNamespaces": ("monitoring",), "clusterScoped": "refused"})
+    text = (app_dir.root / "environments/dev/environment.yaml").read_text()
     assert text.endswith("clusterScoped: refused\nallowedNamespaces:\n- monitoring\n")
-    found = made.environment("dev")
-    assert found.allowed_namespaces == ("ml", "monitoring")  # its own is always among them
-    assert found.cluster_scoped == "refused"
-    app.change_environment(made, "dev", {"allowedNamespaces": (), "clusterScoped": "allowed"})
-    assert made.environment("dev").allowed_namespaces == ()
-    assert made.environment("dev").cluster_scoped == "allowed"
+    env = app_dir.environment("dev")
+    assert env.allowed_namespaces == ("ml", "monitoring")  # its own is always among them
+    assert env.cluster_scoped == "refused"
+    app.change_environment(app_dir, "dev", {"allowedNamespaces": (), "clusterScoped": "allowed"})
+    assert app_dir.environment("dev").allowed_namespaces == ()
+    assert app_dir.environment("dev").cluster_scoped == "allowed"
 
 
-def test_allowed_namespaces_are_inherited(made: AppDir) -> None:
-    add(made, "base", namespace="ml")
-    app.change_environment(made, "base", {"allowedNamespaces": ("monitoring",)})
-    add(made, "heir", extends="base", namespace="own")
-    assert made.environment("heir").allowed_namespaces == ("own", "monitoring")
-    assert app.describe_environment(made, "heir").environment.allowed_namespaces == ("own", "monitoring")
+def test_allowed_namespaces_are_inherited(app_dir: AppDir) -> None:
+    add(app_dir, "base", namespace="ml")
+    app.change_environment(app_dir, "base", {"allowedNamespaces": ("monitoring",)})
+    add(app_dir, "heir", extends="base", namespace="own")
+    assert app_dir.environment("heir").allowed_namespaces == ("own", "monitoring")
+    assert app.describe_environment(app_dir, "heir").environment.allowed_namespaces == ("own", "monitoring")

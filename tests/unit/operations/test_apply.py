@@ -177,19 +177,19 @@ def test_an_interrupted_apply_stands_in_the_history(stack: Stack) -> None:
     stack.write("a", *(config_map(f"c{number}", a="1") for number in range(3)))
     with pytest.raises(Interrupted):
         deploy.apply(stack.plan(), clock=stack.clock, on_event=at_object("c1"))
-    (one,) = stack.revisions()
-    assert (one.result, one.planned, one.is_good) == ("interrupted", 4, False)
-    assert 1 <= one.changed <= 4
+    (revision,) = stack.revisions()
+    assert (revision.result, revision.planned, revision.is_good) == ("interrupted", 4, False)
+    assert 1 <= revision.changed <= 4
     stack.deploy("a", config_map("c0", a="2"))
-    assert [found.result for found in stack.revisions()] == ["done", "interrupted"]
+    assert [row.result for row in stack.revisions()] == ["done", "interrupted"]
 
 
 def test_an_interrupted_wait_says_that_all_was_written(stack: Stack) -> None:
     stack.write("a", deployment())
     with pytest.raises(Interrupted):
         deploy.apply(stack.plan(wait=True), clock=Stopping(stack.clock), on_event=lambda event: None)
-    (one,) = stack.revisions()
-    assert (one.result, one.changed, one.planned) == ("interrupted", 2, 2)
+    (revision,) = stack.revisions()
+    assert (revision.result, revision.changed, revision.planned) == ("interrupted", 2, 2)
 
 
 class Stopping:
@@ -292,7 +292,7 @@ def test_an_interruption_between_deletion_and_creation_is_told(
     monkeypatch.setattr(plan.resolved.cluster, "apply", interrupt)
     with pytest.raises(Interrupted) as caught:
         deploy.apply(plan, clock=stack.clock)
-    row = next(one for one in caught.value.partial.objects if one.name == "cnn")
+    row = next(row for row in caught.value.partial.objects if row.name == "cnn")
     assert (row.outcome, row.text) == ("failed", "was deleted and is not made anew yet: interrupted")
     monkeypatch.undo()
     assert outcomes(stack.apply())["cnn"] == "created"

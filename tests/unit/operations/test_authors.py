@@ -107,6 +107,6 @@ def test_a_lint_of_nothing_is_refused(registry: Path, run: Runner, line: str, co
 def test_r17_a_package_that_cannot_be_read_is_a_fault_beside_the_others(registry: Path) -> None:
     (registry / "base/link").symlink_to("/etc/passwd")
     edited(registry / TEMPLATE, "{% if params.token %}", "{% if %}")
-    said = " ".join(message for _, message in lint())
-    assert "`link` is a link" in said
-    assert "does not parse" in said
+    text = " ".join(message for _, message in lint())
+    assert "`link` is a link" in text
+    assert "does not parse" in text

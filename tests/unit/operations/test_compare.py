@@ -152,7 +152,7 @@ def test_an_annotation_that_holds_no_path_is_an_error(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "message"),
     [
         ("{path: data, take: mine}", "take"),
         ("{path: 'data..a', take: ours}", "is no path of a field"),
@@ -160,11 +160,11 @@ def test_an_annotation_that_holds_no_path_is_an_error(stack: Stack) -> None:
         ("{path: data, take: ours, who: x}", "who"),
     ],
 )
-def test_wrong_rules_are_refused(stack: Stack, rule: str, said: str) -> None:
+def test_wrong_rules_are_refused(stack: Stack, rule: str, message: str) -> None:
     file: Path = stack.root / "app.yaml"
     file.write_text(file.read_text() + f"conflicts:\n- {rule}\n")
     stack.write("a", config_map())
-    with pytest.raises(SchemaError, match=said) as caught:
+    with pytest.raises(SchemaError, match=message) as caught:
         stack.diff()
     assert "app.yaml:5" in f"{caught.value.message} {caught.value.where}"
 
@@ -204,7 +204,7 @@ def test_adoption_takes_over_and_then_removes(stack: Stack, clusters: Clusters) 
     (row,) = stack.diff().objects
     assert "taking it over with --adopt would remove `metadata.labels.team`" in row.notes[0]
     (row,) = stack.diff(adopt=True).objects
-    assert ("metadata.labels.team", "removed") in [(one.path, one.action) for one in row.fields]
+    assert ("metadata.labels.team", "removed") in [(field.path, field.action) for field in row.fields]
     stack.apply(adopt=True)
     live = get(clusters, WEB)
     assert "args" not in live["spec"]["template"]["spec"]["containers"][0]
@@ -222,7 +222,7 @@ def test_what_a_person_changed_goes_when_the_files_drop_it(stack: Stack, cluster
     by_hand(clusters, {"data": {"b": "2"}})
     stack.write("a", config_map(a="1"))
     (row,) = stack.diff().objects
-    assert [(one.path, one.action, one.old) for one in row.fields] == [("data.b", "removed", "2")]
+    assert [(field.path, field.action, field.old) for field in row.fields] == [("data.b", "removed", "2")]
     assert row.notes == ("removes `data.b`, which `kubectl-edit` changed and the files no longer have",)
     assert outcomes(stack.apply()) == {"settings": "updated"}
     assert get(clusters, MAP)["data"] == {"a": "1"}
@@ -236,9 +236,9 @@ def test_what_a_program_changed_stays_and_is_said_when_the_files_drop_it(
     stack.apply()
     by_hand(clusters, {"data": {"b": "2"}}, manager="operator")
     stack.write("a", config_map(a="1"))
-    found = stack.diff()
-    assert found.ok
-    assert found.notes == ("`ConfigMap ml/settings` leaves `data.b` to `operator`",)
+    report = stack.diff()
+    assert report.ok
+    assert report.notes == ("`ConfigMap ml/settings` leaves `data.b` to `operator`",)
     stack.apply()
     assert get(clusters, MAP)["data"] == {"a": "1", "b": "2"}
     assert stack.diff().notes == ()
@@ -308,15 +308,15 @@ def test_an_object_that_is_not_valid_hides_no_other_difference(stack: Stack) -> 
     assert caught.value.where == "component a, component b"
     report = caught.value.partial
     assert isinstance(report, ChangeReport)
-    found = {row.name: row for row in report.objects}
+    rows = {row.name: row for row in report.objects}
     assert not report.ok
-    assert {name: row.action for name, row in found.items()} == {
+    assert {name: row.action for name, row in rows.items()} == {
         "one": "update",
         "two": "update",
         "new": "create",
     }
-    assert found["one"].refused == found["new"].refused == ("`.nonsense` field not declared in schema",)
-    assert [(one.path, one.new) for one in found["two"].fields] == [("data.a", "2")]
+    assert rows["one"].refused == rows["new"].refused == ("`.nonsense` field not declared in schema",)
+    assert [(field.path, field.new) for field in rows["two"].fields] == [("data.a", "2")]
 
 
 def test_everything_that_is_not_valid_is_told_before_anything_is_written(
@@ -327,8 +327,8 @@ def test_everything_that_is_not_valid_is_told_before_anything_is_written(
     stack.write("a", broken("one"), broken("new"), config_map("two", a="2"))
     with pytest.raises(InvalidError) as caught:
         stack.apply()
-    told = caught.value.message
-    assert "2 objects were refused" in told and "`ConfigMap ml/one`, `ConfigMap ml/new`" in told
+    message = caught.value.message
+    assert "2 objects were refused" in message and "`ConfigMap ml/one`, `ConfigMap ml/new`" in message
     stack.write("a", config_map("one", a="1"), broken("new"), config_map("two", a="2"))
     with pytest.raises(InvalidError, match="`ConfigMap ml/new` is refused"):
         stack.apply()
@@ -407,9 +407,9 @@ def test_a_number_of_ours_stays_when_we_let_go_of_it(stack: Stack, clusters: Clu
     live = get(clusters, WEB)
     assert live["spec"]["replicas"] == 3
     owners = [
-        one["manager"]
-        for one in live["metadata"]["managedFields"]
-        if "f:replicas" in one["fieldsV1"].get("f:spec", {})
+        entry["manager"]
+        for entry in live["metadata"]["managedFields"]
+        if "f:replicas" in entry["fieldsV1"].get("f:spec", {})
     ]
     assert owners == ["mlstack-handover"]
     assert set(outcomes(stack.apply(wait=False)).values()) == {"unchanged"}
@@ -456,7 +456,7 @@ def test_a_kind_of_the_apps_own_hands_its_number_over(stack: Stack, clusters: Cl
     stack.apply(wait=False)
     live = get(clusters, ObjectRef("x.org/v1", "Widget", "ml", "w"))
     assert live["spec"] == {"workers": 3, "color": "red"}
-    ours = next(one for one in live["metadata"]["managedFields"] if one["manager"] == "mlstack")
+    ours = next(entry for entry in live["metadata"]["managedFields"] if entry["manager"] == "mlstack")
     assert "f:workers" not in ours["fieldsV1"]["f:spec"]
     assert set(outcomes(stack.apply(wait=False)).values()) == {"unchanged"}
 
@@ -481,12 +481,12 @@ def look(stack: Stack, left: str, right: str, **facts: Any) -> CompareResult:
     return compare_environments(stack.target(**facts), *sides, opener=stack.opener)
 
 
-def different(found: CompareResult) -> dict[str, ObjectChange]:
-    return {row.object: row for row in found.objects if row.action != "unchanged"}
+def different(result: CompareResult) -> dict[str, ObjectChange]:
+    return {row.object: row for row in result.objects if row.action != "unchanged"}
 
 
 def values(row: ObjectChange) -> list[tuple[str, Any, Any]]:
-    return [(one.path, one.old, one.new) for one in row.fields]
+    return [(field.path, field.old, field.new) for field in row.fields]
 
 
 def test_clusters_are_compared_by_what_we_own_there(two: Stack, clusters: dict[str, MemoryCluster]) -> None:
@@ -497,18 +497,18 @@ def test_clusters_are_compared_by_what_we_own_there(two: Stack, clusters: dict[s
         {"spec": {"replicas": 2, "paused": True}},
         manager="kubectl-edit",
     )
-    found = different(look(two, "remote:minikube", "remote:gke"))
-    assert found.keys() == {"ConfigMap prod/settings"}
+    changes = different(look(two, "remote:minikube", "remote:gke"))
+    assert changes.keys() == {"ConfigMap prod/settings"}
 
 
 def test_components_filter_both_sides(two: Stack) -> None:
     two.write("more", config_map("more"))
     two.apply("minikube")
     two.apply("gke")
-    found = look(two, "remote:minikube", "remote:gke", components=["more"])
-    assert found.ok
-    found = look(two, "local:minikube", "remote:gke", components=["more"])
-    assert {row.name for row in found.objects} == {"more"}
+    result = look(two, "remote:minikube", "remote:gke", components=["more"])
+    assert result.ok
+    result = look(two, "local:minikube", "remote:gke", components=["more"])
+    assert {row.name for row in result.objects} == {"more"}
 
 
 def test_comparing_writes_nothing(two: Stack, clusters: dict[str, MemoryCluster]) -> None:

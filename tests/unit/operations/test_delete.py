@@ -236,9 +236,9 @@ KEPT = {"mlstack.dev/prune": "false"}
 NAMESPACES = KeepOptions(namespaces=False)
 
 
-def kept(name: str) -> dict[str, Any]:
-    found = config_map(name)
-    return {**found, "metadata": {**found["metadata"], "annotations": KEPT}}
+def retained(name: str) -> dict[str, Any]:
+    data = config_map(name)
+    return {**data, "metadata": {**data["metadata"], "annotations": KEPT}}
 
 
 def foreign(name: str, **metadata: Any) -> dict[str, Any]:
@@ -248,30 +248,30 @@ def foreign(name: str, **metadata: Any) -> dict[str, Any]:
 IN_THE_WAY = [
     ([claim("data")], [], "PersistentVolumeClaim ml/data: volume claims are kept", {"claims": False}),
     ([], [claim("of-db-0")], "PersistentVolumeClaim ml/of-db-0: was not made by mlstack", {"claims": False}),
-    ([kept("precious")], [], "ConfigMap ml/precious: is kept: annotation", {"foreign": False}),
+    ([retained("precious")], [], "ConfigMap ml/precious: is kept: annotation", {"foreign": False}),
     ([], [foreign("theirs")], "ConfigMap ml/theirs: was not made by mlstack", {"foreign": False}),
 ]
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "told", "allowed"), IN_THE_WAY, ids=["claim", "set", "kept", "foreign"]
+    ("own", "others", "line", "allowed"), IN_THE_WAY, ids=["claim", "set", "kept", "foreign"]
 )
 def test_a_namespace_goes_only_with_what_may_go(
     stack: Stack,
     cluster: MemoryCluster,
     own: list[dict[str, Any]],
     others: list[dict[str, Any]],
-    told: str,
+    line: str,
     allowed: dict[str, bool],
 ) -> None:
     stack.deploy("a", config_map("one"), *own)
-    for found in others:
-        cluster.create(found)
+    for obj in others:
+        cluster.create(obj)
     option = "--claims" if "claims" in allowed else "--foreign"
     for dry_run in (True, False):
         with pytest.raises(UsageError) as refused:
             stack.delete(spare=NAMESPACES, dry_run=dry_run)
-        assert f"\n  {told}" in refused.value.message
+        assert f"\n  {line}" in refused.value.message
         assert refused.value.hint is not None and f": {option};" in refused.value.hint
         assert "ml/one" not in refused.value.message
     assert cluster.get(ObjectRef("v1", "ConfigMap", "ml", "one")) is not None

@@ -23,9 +23,9 @@ Clusters = dict[str, MemoryCluster]
 COUNT = 50
 
 
-def held(found: Mapping[str, Any]) -> dict[str, Any]:
+def held(data: Mapping[str, Any]) -> dict[str, Any]:
     """Give an object that goes only once its finalizer is taken away."""
-    return {**found, "metadata": {**found["metadata"], "finalizers": ["example.com/hold"]}}
+    return {**data, "metadata": {**data["metadata"], "finalizers": ["example.com/hold"]}}
 
 
 class Acting(VirtualClock):
@@ -55,9 +55,9 @@ def going(cluster: MemoryCluster) -> list[ObjectRef]:
 
 def release(cluster: MemoryCluster, at_least: int = 1) -> None:
     """Take the finalizers away once so many objects wait for that."""
-    found = going(cluster)
-    if len(found) >= at_least:
-        for ref in found:
+    refs = going(cluster)
+    if len(refs) >= at_least:
+        for ref in refs:
             cluster.patch(ref, {"metadata": {"finalizers": None}})
 
 
@@ -80,11 +80,11 @@ def test_so_are_those_of_what_the_files_no_longer_bring(many: Stack) -> None:
 
 def selecting(name: str, label: str) -> dict[str, Any]:
     """Give a held Deployment that is made anew when its label changes."""
-    found = held(deployment(name))
-    found["metadata"]["annotations"] = {"mlstack.dev/recreate": "true"}
-    found["spec"]["selector"] = {"matchLabels": {"app": label}}
-    found["spec"]["template"]["metadata"] = {"labels": {"app": label}}
-    return found
+    data = held(deployment(name))
+    data["metadata"]["annotations"] = {"mlstack.dev/recreate": "true"}
+    data["spec"]["selector"] = {"matchLabels": {"app": label}}
+    data["spec"]["template"]["metadata"] = {"labels": {"app": label}}
+    return data
 
 
 def test_so_are_those_of_what_is_made_anew(stack: Stack, cluster: MemoryCluster) -> None:
@@ -177,8 +177,8 @@ def test_without_a_time_the_wait_goes_on_as_long_as_something_goes(
 def test_every_30_s_it_is_said_what_is_still_there(stuck: Stack) -> None:
     with pytest.raises(NotReadyError):
         stuck.delete(timeout_s=100)
-    said = [event.text for event in stuck.events if event.kind == "still"]
-    assert said == ["until it is gone: its finalizers are still there: example.com/hold"] * 3
+    texts = [event.text for event in stuck.events if event.kind == "still"]
+    assert texts == ["until it is gone: its finalizers are still there: example.com/hold"] * 3
 
 
 def test_who_does_not_wait_is_back_at_once(stuck: Stack) -> None:
@@ -246,11 +246,11 @@ def test_watching_ends_once_what_was_going_is_gone(stuck: Stack, cluster: Memory
             release(cluster)
 
     stuck.clock.act = act
-    target, seen = stuck.target(), list[bool]()
+    target, states = stuck.target(), list[bool]()
     last = status.watch(
-        target, opener=stuck.opener, clock=stuck.clock, on_change=lambda result: seen.append(result.ok)
+        target, opener=stuck.opener, clock=stuck.clock, on_change=lambda result: states.append(result.ok)
     )
-    assert (last.ok, seen[0], last.left_over) == (True, False, ())
+    assert (last.ok, states[0], last.left_over) == (True, False, ())
     assert 20 < stuck.clock.now_s() - begun_s < 30
 
 
@@ -262,12 +262,12 @@ def test_an_environment_whose_namespace_goes_does_not_work(stuck: Stack, cluster
     get = cluster.get
 
     def going(ref: ObjectRef) -> Any:
-        found = get(ref)
-        if found is not None and ref.kind == "Namespace":
-            found["metadata"]["deletionTimestamp"] = "2026-11-22T00:00:00Z"
+        obj = get(ref)
+        if obj is not None and ref.kind == "Namespace":
+            obj["metadata"]["deletionTimestamp"] = "2026-11-22T00:00:00Z"
             remaining = {"type": "NamespaceFinalizersRemaining", "status": "True", "message": "held by x/y"}
-            found["status"] = {"phase": "Terminating", "conditions": [remaining]}
-        return found
+            obj["status"] = {"phase": "Terminating", "conditions": [remaining]}
+        return obj
 
     cluster.get = going  # type: ignore[method-assign]
     result = stuck.status()
@@ -311,7 +311,7 @@ def test_an_interruption_ends_the_wait(stuck: Stack, cluster: MemoryCluster) -> 
     with pytest.raises(Interrupted) as caught:
         stuck.delete()
     assert time.monotonic() - begun_s < 4
-    told = {row.name: (row.outcome, row.text) for row in caught.value.partial.objects}
-    assert told["stuck"] == ("failed", "stopped while waiting")
+    rows = {row.name: (row.outcome, row.text) for row in caught.value.partial.objects}
+    assert rows["stuck"] == ("failed", "stopped while waiting")
     assert stuck.status().left_over == ()
     assert stuck.apply(timeout_s=10, create=False).ok

@@ -16,11 +16,11 @@ from tests.support.registry import small_app
 
 @pytest.fixture
 def app(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = small_app(tmp_path)
-    monkeypatch.chdir(made.root)
+    app_dir = small_app(tmp_path)
+    monkeypatch.chdir(app_dir.root)
     run.ok("generate web front --image nginx")
     run.ok("env add dev --no-preset")
-    return made.root
+    return app_dir.root
 
 
 def checks(run: Runner, words: str = "") -> tuple[int, Mapping[str, Any]]:
@@ -29,20 +29,20 @@ def checks(run: Runner, words: str = "") -> tuple[int, Mapping[str, Any]]:
 
 
 def test_a_sound_app_has_no_fault(run: Runner, app: Path) -> None:
-    code, found = checks(run)
+    code, rows = checks(run)
     assert code == 0
-    assert {"app", "components", "lock", "environments", "cache", "git", "kubeconfig"} < found.keys()
-    code, found = checks(run, "dev")
-    assert (code, found["server version"]["state"], found["rights"]["state"]) == (0, "ok", "ok")
-    assert found["snapshot"]["hint"] == "mlstack env snapshot dev"
+    assert {"app", "components", "lock", "environments", "cache", "git", "kubeconfig"} < rows.keys()
+    code, rows = checks(run, "dev")
+    assert (code, rows["server version"]["state"], rows["rights"]["state"]) == (0, "ok", "ok")
+    assert rows["snapshot"]["hint"] == "mlstack env snapshot dev"
     assert "nothing is wrong" in run("doctor dev").out
 
 
 def test_outside_an_app_it_says_how_to_make_one(
     run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, found = checks(run)
-    assert (code, "mlstack init NAME" in found["app"]["hint"]) == (1, True)
+    code, rows = checks(run)
+    assert (code, "mlstack init NAME" in rows["app"]["hint"]) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_each_file_that_is_wrong_is_named(
     run: Runner, app: Path, files: dict[str, str], name: str, text: str
 ) -> None:
     write_tree(app, files)
-    code, found = checks(run)
-    assert (code, found[name]["state"]) == (1, "failed")
-    assert text in found[name]["message"]
+    code, rows = checks(run)
+    assert (code, rows[name]["state"]) == (1, "failed")
+    assert text in rows[name]["message"]
 
 
 def test_a_folder_that_may_not_be_read_is_one_fault_of_several(
@@ -80,14 +80,14 @@ def test_a_folder_that_may_not_be_read_is_one_fault_of_several(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", denied)
-        code, found = checks(run)
-    assert (code, found["environments"]["state"], found["environments"]["hint"]) == (
+        code, rows = checks(run)
+    assert (code, rows["environments"]["state"], rows["environments"]["hint"]) == (
         1,
         "failed",
         "check its rights",
     )
-    assert "permission denied" in found["environments"]["message"]
-    assert (found["components"]["state"], found["kubeconfig"]["state"]) == ("ok", "ok")
+    assert "permission denied" in rows["environments"]["message"]
+    assert (rows["components"]["state"], rows["kubeconfig"]["state"]) == ("ok", "ok")
 
 
 def test_a_fault_of_several_lines_keeps_them(run: Runner, app: Path) -> None:
@@ -101,11 +101,11 @@ def test_a_context_that_this_machine_does_not_know_fails_for_its_environment_alo
     run: Runner, app: Path
 ) -> None:
     run.ok("env add prod --no-preset --context elsewhere --offline")
-    code, found = checks(run)
-    assert (code, found["context elsewhere"]["state"]) == (0, "warning")
-    code, found = checks(run, "prod")
-    assert (code, found["context elsewhere"]["state"]) == (1, "failed")
-    assert "mlstack env set prod --override --context" in found["context elsewhere"]["hint"]
+    code, rows = checks(run)
+    assert (code, rows["context elsewhere"]["state"]) == (0, "warning")
+    code, rows = checks(run, "prod")
+    assert (code, rows["context elsewhere"]["state"]) == (1, "failed")
+    assert "mlstack env set prod --override --context" in rows["context elsewhere"]["hint"]
     run.ok("env add bare --no-preset --offline")
     assert "mlstack env set bare --context" in checks(run)[1]["context -"]["hint"]
 
@@ -117,11 +117,11 @@ def test_a_program_that_the_app_needs_is_a_fault_when_it_is_missing(
         raise programs.ProgramError(f"no {name}", hint=f"install {name}")
 
     monkeypatch.setattr(programs, "find", find)
-    code, found = checks(run)
-    assert (code, found["git"]["state"], found["git"]["hint"]) == (0, "warning", "")
+    code, rows = checks(run)
+    assert (code, rows["git"]["state"], rows["git"]["hint"]) == (0, "warning", "")
     write_tree(app, {"environments/dev/params.sops.yaml": ""})
-    code, found = checks(run)
-    assert (code, found["sops"]["state"], found["sops"]["hint"]) == (1, "failed", "install sops")
+    code, rows = checks(run)
+    assert (code, rows["sops"]["state"], rows["sops"]["hint"]) == (1, "failed", "install sops")
 
 
 def test_a_helm_that_is_too_old_for_the_charts_of_an_app_is_a_fault(
@@ -131,14 +131,14 @@ def test_a_helm_that_is_too_old_for_the_charts_of_an_app_is_a_fault(
     write_tree(tmp_path, {"bin/helm": "#!/bin/sh\necho v3.19.0\n"})
     (tmp_path / "bin/helm").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    code, found = checks(run)
-    assert (code, found["helm"]["state"]) == (0, "ok")
+    code, rows = checks(run)
+    assert (code, rows["helm"]["state"]) == (0, "ok")
     run.ok(f"registry add charts {tmp_path / 'charts'}")
     run.ok("pkg install charts/web")
-    code, found = checks(run)
-    assert (code, found["helm"]["state"]) == (1, "failed")
-    assert "v3.19.0, and charts need helm 4" in found["helm"]["message"]
-    assert found["helm"]["hint"].startswith("get helm 4 from https://helm.sh/")
+    code, rows = checks(run)
+    assert (code, rows["helm"]["state"]) == (1, "failed")
+    assert "v3.19.0, and charts need helm 4" in rows["helm"]["message"]
+    assert rows["helm"]["hint"].startswith("get helm 4 from https://helm.sh/")
 
 
 def test_a_credential_plug_in_that_is_missing_is_named(
@@ -153,13 +153,13 @@ def test_a_credential_plug_in_that_is_missing_is_named(
     context = Context(name="minikube", cluster="c", server="https://c.invalid", namespace="default")
     config = Kubeconfig(current_context="minikube", contexts={"minikube": context}, entries=entries)
     monkeypatch.setattr(run, "_kubeconfig", lambda: config)
-    code, found = checks(run)
-    assert (code, found["context minikube"]["hint"]) == (1, "fetch it from the shelf")
+    code, rows = checks(run)
+    assert (code, rows["context minikube"]["hint"]) == (1, "fetch it from the shelf")
 
 
 def test_another_cluster_behind_the_context_is_told(run: Runner, app: Path) -> None:
     run.ok("apply dev")
     run.clusters["minikube"] = run.new_cluster("another")
-    code, found = checks(run, "dev")
-    assert (code, "leads to another cluster" in found["cluster"]["message"]) == (1, True)
-    assert "rights" not in found
+    code, rows = checks(run, "dev")
+    assert (code, "leads to another cluster" in rows["cluster"]["message"]) == (1, True)
+    assert "rights" not in rows

@@ -33,47 +33,47 @@ def look(stack: Stack, **facts: Any) -> DriftResult:
     return find_drift(stack.target(**facts), opener=stack.opener)
 
 
-def rows(found: DriftResult) -> dict[str, DriftRow]:
-    return {row.name: row for row in found.objects if row.state != "same"}
+def rows(result: DriftResult) -> dict[str, DriftRow]:
+    return {row.name: row for row in result.objects if row.state != "same"}
 
 
 def test_nothing_differs_after_an_apply(applied: Stack) -> None:
-    found = look(applied)
-    assert found.ok
-    assert {row.state for row in found.objects} == {"same"}
-    assert found.counts == {}
+    result = look(applied)
+    assert result.ok
+    assert {row.state for row in result.objects} == {"same"}
+    assert result.counts == {}
 
 
 def test_a_person_and_a_controller_are_told_apart(applied: Stack, cluster: MemoryCluster) -> None:
     cluster.patch(WEB, {"spec": {"replicas": 7}}, manager="kube-controller-manager", subresource="scale")
     cluster.patch(SETTINGS, {"data": {"a": "2"}}, manager="kubectl-edit")
-    found = look(applied)
-    assert not found.ok
-    assert found.counts == {"controller": 1, "person": 1}
-    (one,) = rows(found)["web"].differences
-    assert (one.path, one.live, one.wanted, one.manager) == ("spec.replicas", 7, 2, "kube-controller-manager")
-    assert one.time
+    result = look(applied)
+    assert not result.ok
+    assert result.counts == {"controller": 1, "person": 1}
+    (row,) = rows(result)["web"].differences
+    assert (row.path, row.live, row.wanted, row.manager) == ("spec.replicas", 7, 2, "kube-controller-manager")
+    assert row.time
 
 
 def test_an_apply_that_is_behind_its_files_is_stale(applied: Stack) -> None:
     applied.write("web", config_map(a="9", c="1"), deployment(replicas=2), config_map("more"))
-    found = look(applied)
-    assert {one.path: one.cause for one in rows(found)["settings"].differences} == {
+    result = look(applied)
+    assert {diff.path: diff.cause for diff in rows(result)["settings"].differences} == {
         "data.a": "stale",
         "data.b": "stale",
         "data.c": "stale",
     }
-    assert rows(found)["more"].state == "new"
-    assert found.counts == {"stale": 4}
-    assert look(applied).counts == found.counts  # looking has written nothing
+    assert rows(result)["more"].state == "new"
+    assert result.counts == {"stale": 4}
+    assert look(applied).counts == result.counts  # looking has written nothing
 
 
 def test_a_removed_field_is_known_from_the_last_apply(applied: Stack, cluster: MemoryCluster) -> None:
     cluster.patch(SETTINGS, {"data": {"a": None}}, manager="kubectl-edit")
     applied.write("web", config_map(a="1", b="1", c="1"), deployment(replicas=2))
-    found = {one.path: one for one in rows(look(applied))["settings"].differences}
-    assert (found["data.a"].action, found["data.a"].cause) == ("removed", "unknown")
-    assert (found["data.c"].action, found["data.c"].cause) == ("removed", "stale")
+    diffs = {diff.path: diff for diff in rows(look(applied))["settings"].differences}
+    assert (diffs["data.a"].action, diffs["data.a"].cause) == ("removed", "unknown")
+    assert (diffs["data.c"].action, diffs["data.c"].cause) == ("removed", "stale")
 
 
 def test_what_the_files_dropped_after_others_changed_it_is_laid_to_them(
@@ -81,8 +81,8 @@ def test_what_the_files_dropped_after_others_changed_it_is_laid_to_them(
 ) -> None:
     cluster.patch(SETTINGS, {"data": {"b": "2"}}, manager="kubectl-edit")
     applied.write("web", config_map(a="1"), deployment(replicas=2))
-    (one,) = rows(look(applied))["settings"].differences
-    assert (one.path, one.action, one.live, one.cause, one.manager) == (
+    (diff,) = rows(look(applied))["settings"].differences
+    assert (diff.path, diff.action, diff.live, diff.cause, diff.manager) == (
         "data.b",
         "added",
         "2",
@@ -95,9 +95,9 @@ def test_what_the_files_dropped_after_others_changed_it_is_laid_to_them(
 
 def test_what_was_deleted_is_missing(applied: Stack, cluster: MemoryCluster) -> None:
     cluster.delete(SETTINGS)
-    found = look(applied)
-    assert rows(found)["settings"].state == "missing"
-    assert found.counts == {"missing": 1}
+    result = look(applied)
+    assert rows(result)["settings"].state == "missing"
+    assert result.counts == {"missing": 1}
 
 
 def test_what_was_deleted_and_made_anew_is_said(applied: Stack, cluster: MemoryCluster) -> None:
@@ -108,7 +108,7 @@ def test_what_was_deleted_and_made_anew_is_said(applied: Stack, cluster: MemoryC
     cluster.create({**config_map(a="2", b="1"), "metadata": metadata}, manager="kubectl-create")
     row = rows(look(applied))["settings"]
     assert row.reason == "was deleted and made anew since it was applied"
-    assert [(one.path, one.cause) for one in row.differences] == [("data.a", "person")]
+    assert [(diff.path, diff.cause) for diff in row.differences] == [("data.a", "person")]
 
 
 def test_what_the_files_no_longer_bring_is_extra(applied: Stack) -> None:
@@ -155,8 +155,8 @@ def test_only_selected_components_are_looked_at(applied: Stack, cluster: MemoryC
 
 def test_an_environment_that_was_never_applied_is_all_new(stack: Stack) -> None:
     stack.write("web", config_map(a="1"), crd(group="x.org"))
-    found = look(stack)
-    assert {row.state for row in found.objects} == {"new"}
+    result = look(stack)
+    assert {row.state for row in result.objects} == {"new"}
 
 
 def test_what_cannot_change_in_place_is_told_all_the_same(stack: Stack, cluster: MemoryCluster) -> None:
@@ -166,7 +166,7 @@ def test_what_cannot_change_in_place_is_told_all_the_same(stack: Stack, cluster:
     changed["spec"]["selector"]["matchLabels"]["tier"] = "a"
     changed["spec"]["template"]["metadata"]["labels"]["tier"] = "a"
     stack.write("web", changed)
-    assert {one.cause for one in rows(look(stack))["web"].differences} == {"stale"}
+    assert {diff.cause for diff in rows(look(stack))["web"].differences} == {"stale"}
 
 
 def test_what_a_foreign_autoscaler_has_is_told_and_comes_back_once_that_is_gone(
@@ -176,8 +176,8 @@ def test_what_a_foreign_autoscaler_has_is_told_and_comes_back_once_that_is_gone(
     scaler["metadata"]["namespace"] = "ml"
     cluster.create(scaler, manager="kubectl-autoscale")
     cluster.patch(WEB, {"spec": {"replicas": 7}}, manager="kube-controller-manager", subresource="scale")
-    found = look(applied)
-    assert (found.ok, found.notes) == (
+    result = look(applied)
+    assert (result.ok, result.notes) == (
         True,
         (
             "`Deployment ml/web` leaves `spec.replicas` to `HorizontalPodAutoscaler theirs`"
@@ -209,13 +209,13 @@ def test_what_people_add_goes_and_what_a_program_adds_stays(applied: Stack, clus
     )
     cluster.patch(SETTINGS, {"data": {"theirs": "1"}}, manager="operator")
     cluster.patch(SETTINGS, {"data": {"mine": "1"}, "metadata": {"labels": {"team": "red"}}}, manager="k9s")
-    found = look(applied)
-    assert {one.path: (one.manager, one.time != "") for row in found.objects for one in row.differences} == {
-        "spec.template.spec.containers[side]": ("kubectl-patch", True),
-        "spec.template.spec.hostNetwork": ("kubectl-patch", True),
-        "data.mine": ("k9s", True),
+    result = look(applied)
+    assert {diff.path: diff.manager for row in result.objects for diff in row.differences if diff.time} == {
+        "spec.template.spec.containers[side]": "kubectl-patch",
+        "spec.template.spec.hostNetwork": "kubectl-patch",
+        "data.mine": "k9s",
     }
-    assert found.notes == (
+    assert result.notes == (
         "labels and annotations that people added stay:"
         " `metadata.labels.team` of `ConfigMap ml/settings` (k9s)",
     )

@@ -77,14 +77,14 @@ def test_images_are_copied_with_all_platforms_and_set_by_digest(
         before,
         {},
     )
-    told = shop.ok(f"images copy gke --to {target.host}/ml")
+    output = shop.ok(f"images copy gke --to {target.host}/ml")
     server = f"{target.host}/ml/{below(source.host)}/team/server:2@{many}"
     helper = f"{target.host}/ml/{below(source.host)}/helper:1@{single}"
     assert sorted(shop.ok("images gke -o name").split()) == sorted([server, helper])
     assert file.read_text() == before.replace(f"{source.host}/team/server:2", server).replace(
         f"{source.host}/helper:1", helper
     )
-    assert "set in gke: shop image" in told
+    assert "set in gke: shop image" in output
     registries = Images()
     name = image_name(server)
     assert registries.platforms(name, registries.found(name)) == ["linux/amd64", "linux/arm64"]
@@ -192,10 +192,10 @@ def test_the_images_of_the_hubs_form_are_set_though_they_are_said_in_parts(
     for tag in "12":
         push_image(source.host, "team/note", tag, "amd64")
     run.ok(f"param set --env gke shop host {source.host}/team")
-    told = run.ok(f"images copy gke --to {target.host}")
+    output = run.ok(f"images copy gke --to {target.host}")
     images = run.ok("images gke -o name").split()
     assert [(image.startswith(target.host), "@sha256:" in image) for image in images] == [(True, True)] * 2, (
-        told
+        output
     )
     assert "offered:" in Path("environments/gke/params.yaml").read_text()
     again = run(f"images copy gke --to {target.host} -o json").json
@@ -278,8 +278,8 @@ def test_what_was_copied_before_is_taken_where_its_registry_does_not_answer(
     after = file.read_text()
     file.write_text(before)
     source.fault = lambda running, method, path, headers: Reply(status=403)
-    told = shop(f"images copy gke --to {target.host}")
-    assert (told.code, "as it was copied before" in told.err) == (0, True), told
+    ran = shop(f"images copy gke --to {target.host}")
+    assert (ran.code, "as it was copied before" in ran.err) == (0, True), ran
     assert file.read_text() == after
 
 

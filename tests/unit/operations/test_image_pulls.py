@@ -78,9 +78,9 @@ def test_an_image_for_all_nodes_is_fine_and_one_that_is_not_there_is_told(
     assert faults(shop) == []
     runs(f"{registry.host}/both:2")
     assert faults(shop) == [("missing", "is not there")]
-    told = shop("plan minikube --check-images --out plan.json")
+    ran = shop("plan minikube --check-images --out plan.json")
     line = f"image {registry.host}/both:2 of web: Deployment default/web: is not there"
-    assert (told.code, line in " ".join(told.out.split()), Path("plan.json").exists()) == (1, True, False)
+    assert (ran.code, line in " ".join(ran.out.split()), Path("plan.json").exists()) == (1, True, False)
 
 
 def test_a_platform_is_missed_where_a_pod_may_go_there(shop: Runner, registry: FakeRegistry) -> None:

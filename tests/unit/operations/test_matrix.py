@@ -29,13 +29,13 @@ PATCH = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: train}\nspec: {parall
 
 @pytest.fixture
 def app(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = small_app(tmp_path)
-    monkeypatch.chdir(made.root)
+    app_dir = small_app(tmp_path)
+    monkeypatch.chdir(app_dir.root)
     run.ok("generate web front --image nginx --token s3cret")
     for name in ("dev", "prod", "test"):
         run.ok(f"env add {name} --no-preset -n {name}")
     return write_tree(
-        made.root, {"components/train.yaml": JOB, "environments/prod/patches/train.yaml": PATCH}
+        app_dir.root, {"components/train.yaml": JOB, "environments/prod/patches/train.yaml": PATCH}
     )
 
 
@@ -48,8 +48,8 @@ def test_parameters_images_replicas_and_gpus_stand_side_by_side(run: Runner, app
     run.ok("param set --env=prod front replicas 3")
     run.ok("param set --env=test front token other")
     run.ok("param set --env=dev front replicas 7 --override")  # one person's, which is no difference of files
-    found = rows(run)
-    assert found == {
+    table = rows(run)
+    assert table == {
         "param front replicas": [1, 3, 1],
         "param front token": ["********", "********", "******** (another)"],
         "replicas train Job train": [2, 8, 2],
@@ -87,9 +87,9 @@ def test_a_snapshot_serves_offline_validation(run: Runner, app: Path) -> None:
     room = {"nvidia.com/gpu": "2", "memory": "8Gi", "cpu": "4"}
     cluster.patch(ObjectRef("v1", "Node", "", "n1"), {"status": {"allocatable": room}}, subresource="status")
     run.ok("env snapshot dev")
-    kept = json.loads((app / "environments/dev/cluster.json").read_text())
-    assert (kept["version"], kept["nodes"][0]["count"]) == ("v1.36.0", 1)
-    assert "Deployment" in kept["apis"]["apps/v1"]
+    snapshot = json.loads((app / "environments/dev/cluster.json").read_text())
+    assert (snapshot["version"], snapshot["nodes"][0]["count"]) == ("v1.36.0", 1)
+    assert "Deployment" in snapshot["apis"]["apps/v1"]
     ran = run("validate dev -o json")
     assert [fault["severity"] for fault in ran.json["faults"]] == ["warning"]
     assert "no node has more than 2" in ran.json["faults"][0]["message"]

@@ -108,7 +108,7 @@ def test_a_folder_of_manifests_becomes_a_template_each(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "said"),
+    ("line", "code", "message"),
     [
         ("prototype new shop", 2, "there is `shop/shop` already"),
         ("prototype new other --package taken", 2, "is no package, and not empty"),
@@ -119,7 +119,7 @@ def test_a_folder_of_manifests_becomes_a_template_each(here: Path) -> None:
     ],
 )
 def test_what_cannot_be_begun_writes_nothing(
-    here: Path, run: Runner, line: str, code: int, said: str
+    here: Path, run: Runner, line: str, code: int, message: str
 ) -> None:
     new_prototype("shop")
     (here / "taken").mkdir()
@@ -128,7 +128,7 @@ def test_what_cannot_be_begun_writes_nothing(
     (here / "empty.yaml").write_text("# nothing\n")
     before = read_tree(here)
     ran = run(line)
-    assert (ran.code, said in ran.err) == (code, True), ran.err
+    assert (ran.code, message in ran.err) == (code, True), ran.err
     assert read_tree(here) == before
 
 

@@ -129,7 +129,7 @@ def test_each_fault_names_the_command_that_shows_it_again(
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         ("--prototype wb", 4, "did you mean `web`?"),
         ("--example plan", 4, "did you mean `plain`?"),
@@ -139,10 +139,10 @@ def test_each_fault_names_the_command_that_shows_it_again(
     ],
 )
 def test_what_is_selected_must_be_there(
-    registry: Path, run: Runner, options: str, code: int, said: str
+    registry: Path, run: Runner, options: str, code: int, message: str
 ) -> None:
     ran = run(f"pkg test registry/tools {options}")
-    assert (ran.code, said in ran.err) == (code, True), ran.err
+    assert (ran.code, message in ran.err) == (code, True), ran.err
 
 
 def test_a_folder_without_package_is_refused(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_an_update_that_changes_nothing_is_safe(registry: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "file", "said"),
+    ("changes", "file", "fault"),
     [
         (SELECTORS, "templates/page.yaml.j2", "`spec.selector` cannot change while the object exists"),
         (
@@ -264,11 +264,11 @@ def test_an_update_that_changes_nothing_is_safe(registry: Path) -> None:
     ],
 )
 def test_an_update_that_breaks_its_users_is_a_fault(
-    registry: Path, changes: Mapping[str, str], file: str, said: str
+    registry: Path, changes: Mapping[str, str], file: str, fault: str
 ) -> None:
     result = upgraded(registry, changes, file)
     assert not result.ok
-    assert any(said in message for message in faults(result, "upgrade"))
+    assert any(fault in message for message in faults(result, "upgrade"))
 
 
 def test_a_changed_default_is_a_warning(registry: Path) -> None:

@@ -15,28 +15,28 @@ from tests.support.registry import REGISTRY, generate, small_app
 
 
 def test_install_brings_what_is_required_and_pins_it(tmp_path: Path) -> None:
-    made = small_app(tmp_path, installed=False)
-    rows = packages.install_packages(made, ["ours/tools"]).packages
+    app_dir = small_app(tmp_path, installed=False)
+    rows = packages.install_packages(app_dir, ["ours/tools"]).packages
     assert [(row.package, row.version, row.state) for row in rows] == [
         ("ours/base", "1.0.0", "installed"),
         ("ours/tools", "1.2.0", "installed"),
     ]
-    assert {locked.full_name: locked.digest for locked in made.lock.packages} == {
+    assert {locked.full_name: locked.digest for locked in app_dir.lock.packages} == {
         row.package: row.digest for row in rows
     }
-    assert (made.root / "vendor/ours/tools@1.2.0/web/prototype.yaml").is_file()
+    assert (app_dir.root / "vendor/ours/tools@1.2.0/web/prototype.yaml").is_file()
 
 
 def test_install_again_keeps_everything(tmp_path: Path) -> None:
-    made = small_app(tmp_path)
-    before = read_tree(made.root)
-    assert {row.state for row in packages.install_packages(made, ["ours/tools"]).packages} == {"kept"}
-    assert read_tree(made.root) == before
+    app_dir = small_app(tmp_path)
+    before = read_tree(app_dir.root)
+    assert {row.state for row in packages.install_packages(app_dir, ["ours/tools"]).packages} == {"kept"}
+    assert read_tree(app_dir.root) == before
 
 
 def two_versions(tmp_path: Path) -> AppDir:
     """Make an app with `tools` 2.0.0 installed from a registry that also offers 1.2.0."""
-    made = small_app(tmp_path, installed=False)
+    app_dir = small_app(tmp_path, installed=False)
     newer = {
         path.replace("registry/tools", "registry/newer"): str(text).replace("1.2.0", "2.0.0")
         for path, text in REGISTRY.items()
@@ -44,34 +44,34 @@ def two_versions(tmp_path: Path) -> AppDir:
     }
     write_tree(tmp_path, newer)
     registries.index_registry(tmp_path / "registry")
-    packages.install_packages(made, ["ours/tools"])
-    return made
+    packages.install_packages(app_dir, ["ours/tools"])
+    return app_dir
 
 
-def rows(made: AppDir) -> tuple[components.ComponentRow, ...]:
+def rows(app_dir: AppDir) -> tuple[components.ComponentRow, ...]:
     """List the components of an app."""
-    return components.list_components(AppDir(made.root)).components
+    return components.list_components(AppDir(app_dir.root)).components
 
 
 def test_a_newer_version_by_its_number_changes_no_component_either(tmp_path: Path) -> None:
-    made = small_app(tmp_path)
-    generate(made, "before")
+    app_dir = small_app(tmp_path)
+    generate(app_dir, "before")
     newer = (tmp_path / "registry/tools/package.yaml").read_text().replace("1.2.0", "2.0.0")
     (tmp_path / "registry/tools/package.yaml").write_text(newer)
-    packages.install_packages(made, ["ours/tools@2.0.0"])
-    assert [row.package for row in rows(made)] == ["ours/tools@1.2.0"]
-    packages.install_packages(made, ["ours/tools"])  # whoever asks for the newest gets it
-    assert [row.package for row in rows(made)] == ["ours/tools@2.0.0"]
+    packages.install_packages(app_dir, ["ours/tools@2.0.0"])
+    assert [row.package for row in rows(app_dir)] == ["ours/tools@1.2.0"]
+    packages.install_packages(app_dir, ["ours/tools"])  # whoever asks for the newest gets it
+    assert [row.package for row in rows(app_dir)] == ["ours/tools@2.0.0"]
 
 
 def test_either_of_two_versions_can_be_removed(tmp_path: Path) -> None:
-    made = two_versions(tmp_path)
-    packages.install_packages(made, ["ours/tools@1.2.0"])
-    assert packages.remove_packages(made, ["ours/tools@2.0.0"]).packages == ("ours/tools@2.0.0",)
-    assert [str(each) for each in made.app.packages] == ["ours/tools@1.2.0"]
-    packages.install_packages(made, ["ours/tools"])
-    assert packages.remove_packages(made, ["ours/tools@1.2.0"]).packages == ("ours/tools@1.2.0",)
-    assert [str(each) for each in made.app.packages] == ["ours/tools"]
+    app_dir = two_versions(tmp_path)
+    packages.install_packages(app_dir, ["ours/tools@1.2.0"])
+    assert packages.remove_packages(app_dir, ["ours/tools@2.0.0"]).packages == ("ours/tools@2.0.0",)
+    assert [str(ref) for ref in app_dir.app.packages] == ["ours/tools@1.2.0"]
+    packages.install_packages(app_dir, ["ours/tools"])
+    assert packages.remove_packages(app_dir, ["ours/tools@1.2.0"]).packages == ("ours/tools@1.2.0",)
+    assert [str(ref) for ref in app_dir.app.packages] == ["ours/tools"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_either_of_two_versions_can_be_removed(tmp_path: Path) -> None:
 def test_a_package_that_could_not_be_used_or_removed_is_not_let_in(
     tmp_path: Path, file: str, old: str, new: str
 ) -> None:
-    made = small_app(tmp_path, installed=False)
+    app_dir = small_app(tmp_path, installed=False)
     place = tmp_path / "registry/tools" / file
     registries.index_registry(tmp_path / "registry")
     assert old in place.read_text()
@@ -102,43 +102,44 @@ def test_a_package_that_could_not_be_used_or_removed_is_not_let_in(
         .digest
     )
     index.write_text(index.read_text().replace(stale, fresh))
-    before = read_tree(made.root)
+    before = read_tree(app_dir.root)
     with pytest.raises(MlstackError):
-        packages.install_packages(made, ["ours/tools"])
-    assert read_tree(made.root) == before
+        packages.install_packages(app_dir, ["ours/tools"])
+    assert read_tree(app_dir.root) == before
 
 
 @pytest.mark.parametrize("broken", ["ours/tools@1.2.0/web/prototype.yaml", "ours/tools@1.2.0/package.yaml"])
 @pytest.mark.parametrize("what", ["other content", "no YAML", "gone"])
 def test_what_is_broken_in_vendor_can_be_removed(tmp_path: Path, broken: str, what: str) -> None:
-    made = small_app(tmp_path)
-    file = made.root / "vendor" / broken
+    app_dir = small_app(tmp_path)
+    file = app_dir.root / "vendor" / broken
     if what == "gone":
         file.unlink()
     else:
         file.write_text(": [" if what == "no YAML" else file.read_text() + "x-new: 1\n")
-    packages.remove_packages(AppDir(made.root), ["ours/tools"])
-    assert AppDir(made.root).app.packages == ()
-    packages.install_packages(AppDir(made.root), ["ours/tools"])
-    AppDir(made.root).prototype("web")
+    packages.remove_packages(AppDir(app_dir.root), ["ours/tools"])
+    assert AppDir(app_dir.root).app.packages == ()
+    packages.install_packages(AppDir(app_dir.root), ["ours/tools"])
+    AppDir(app_dir.root).prototype("web")
 
 
 def test_list_shows_offered_and_installed(tmp_path: Path) -> None:
-    made = small_app(tmp_path, installed=False)
-    assert [(row.package, row.version, row.installed) for row in packages.list_packages(made).packages] == [
+    app_dir = small_app(tmp_path, installed=False)
+    offered = packages.list_packages(app_dir).packages
+    assert [(row.package, row.version, row.installed) for row in offered] == [
         ("ours/base", "1.0.0", ()),
         ("ours/tools", "1.2.0", ()),
     ]
-    assert packages.list_packages(made, installed_only=True).packages == ()
-    packages.install_packages(made, ["ours/tools"])
-    assert [row.installed for row in packages.list_packages(made).packages] == [("1.0.0",), ("1.2.0",)]
+    assert packages.list_packages(app_dir, installed_only=True).packages == ()
+    packages.install_packages(app_dir, ["ours/tools"])
+    assert [row.installed for row in packages.list_packages(app_dir).packages] == [("1.0.0",), ("1.2.0",)]
 
 
 def test_installed_packages_need_no_registry(tmp_path: Path) -> None:
-    made = small_app(tmp_path)
+    app_dir = small_app(tmp_path)
     (tmp_path / "registry").rename(tmp_path / "gone")
-    assert len(packages.list_packages(made, installed_only=True).packages) == 2
-    both = packages.list_packages(made)
+    assert len(packages.list_packages(app_dir, installed_only=True).packages) == 2
+    both = packages.list_packages(app_dir)
     assert [row.package for row in both.packages] == ["ours/base", "ours/tools"]
     assert "ours" in both.notes[0]
 
@@ -146,10 +147,10 @@ def test_installed_packages_need_no_registry(tmp_path: Path) -> None:
 def test_what_is_locked_is_restored_from_where_it_came_though_the_registry_leads_elsewhere(
     tmp_path: Path,
 ) -> None:
-    made = small_app(tmp_path)
+    app_dir = small_app(tmp_path)
     shutil.copytree(tmp_path / "registry", tmp_path / "other")
-    registries.set_registry(made, "ours", "../other")
-    before = read_tree(made.root)
-    shutil.rmtree(made.root / "vendor")
-    packages.restore_packages(AppDir(made.root))
-    assert read_tree(made.root) == before
+    registries.set_registry(app_dir, "ours", "../other")
+    before = read_tree(app_dir.root)
+    shutil.rmtree(app_dir.root / "vendor")
+    packages.restore_packages(AppDir(app_dir.root))
+    assert read_tree(app_dir.root) == before

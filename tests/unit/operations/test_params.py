@@ -21,7 +21,7 @@ from tests.support.registry import generate, small_app
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> AppDir:
+def app_dir(tmp_path: Path) -> AppDir:
     app = small_app(tmp_path)
     for name in ("gke", "minikube"):
         env.add_environment(app, name, kubeconfig=KUBECONFIG, place=env.Place(context=name), use_preset=False)
@@ -31,13 +31,13 @@ def made(tmp_path: Path) -> AppDir:
 
 
 def test_new_values_read_as_a_person_would_write_them(tmp_path: Path) -> None:
-    made = small_app(tmp_path)
-    generate(made)
-    env.add_environment(made, "minikube", kubeconfig=KUBECONFIG)
-    file = made.root / "environments/minikube/params.yaml"
+    app_dir = small_app(tmp_path)
+    generate(app_dir)
+    env.add_environment(app_dir, "minikube", kubeconfig=KUBECONFIG)
+    file = app_dir.root / "environments/minikube/params.yaml"
     before = file.read_text()
-    params.set_param(made, ParamScope(component="front", environment="minikube"), "replicas", "1")
-    params.set_param(made, ParamScope(component="front", environment="minikube"), "args", "a,b")
+    params.set_param(app_dir, ParamScope(component="front", environment="minikube"), "replicas", "1")
+    params.set_param(app_dir, ParamScope(component="front", environment="minikube"), "args", "a,b")
     assert file.read_text() == (
         f"{before}components:\n  front:\n    replicas: 1\n    args:\n    - a\n    - b\n"
     )
@@ -58,8 +58,8 @@ def test_new_values_read_as_a_person_would_write_them(tmp_path: Path) -> None:
         ("num-replicas", "3", 3),
     ],
 )
-def test_text_is_typed_by_the_schema(made: AppDir, key: str, text: str, value: object) -> None:
-    assert params.set_param(made, ParamScope(component="front"), key, text).value == value
+def test_text_is_typed_by_the_schema(app_dir: AppDir, key: str, text: str, value: object) -> None:
+    assert params.set_param(app_dir, ParamScope(component="front"), key, text).value == value
 
 
 @pytest.mark.parametrize(
@@ -72,58 +72,58 @@ def test_text_is_typed_by_the_schema(made: AppDir, key: str, text: str, value: o
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_written(
-    made: AppDir, place: dict[str, str], key: str, error: type[MlstackError]
+    app_dir: AppDir, place: dict[str, str], key: str, error: type[MlstackError]
 ) -> None:
-    before = read_tree(made.root)
+    before = read_tree(app_dir.root)
     with pytest.raises(error) as caught:
-        params.set_param(made, ParamScope(**place), key, "1")
+        params.set_param(app_dir, ParamScope(**place), key, "1")
     assert caught.value.hint
-    assert read_tree(made.root) == before
+    assert read_tree(app_dir.root) == before
 
 
 @pytest.mark.parametrize(
     "place", [ParamScope(component="front"), ParamScope(environment="gke"), ParamScope()], ids=str
 )
-def test_hint_names_the_prototype_that_declares_the_parameter(made: AppDir, place: ParamScope) -> None:
+def test_hint_names_the_prototype_that_declares_the_parameter(app_dir: AppDir, place: ParamScope) -> None:
     with pytest.raises(ParamError) as caught:
-        params.set_param(made, place, "replicas", "two")
+        params.set_param(app_dir, place, "replicas", "two")
     assert caught.value.hint == "mlstack prototype describe web"
 
 
-def test_manifest_has_no_parameters(made: AppDir) -> None:
-    (made.root / "components/plain.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n")
+def test_manifest_has_no_parameters(app_dir: AppDir) -> None:
+    (app_dir.root / "components/plain.yaml").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n")
     with pytest.raises(UsageError, match="`plain` is a plain manifest") as caught:
-        params.set_param(AppDir(made.root), ParamScope(component="plain"), "replicas", "1")
+        params.set_param(AppDir(app_dir.root), ParamScope(component="plain"), "replicas", "1")
     assert "patches/plain.yaml" in str(caught.value.hint)
 
 
-def test_a_value_that_an_environment_overrides_is_noted(made: AppDir) -> None:
-    params.set_param(made, ParamScope(component="front", environment="gke"), "replicas", "3")
-    (note,) = params.set_param(made, ParamScope(component="front"), "replicas", "2").notes
+def test_a_value_that_an_environment_overrides_is_noted(app_dir: AppDir) -> None:
+    params.set_param(app_dir, ParamScope(component="front", environment="gke"), "replicas", "3")
+    (note,) = params.set_param(app_dir, ParamScope(component="front"), "replicas", "2").notes
     assert "`gke`" in note
     assert "environments/gke/params.yaml" in note
 
 
-def test_unset_says_what_counts_now_and_when_nothing_was_set(made: AppDir) -> None:
-    params.set_param(made, ParamScope(component="front"), "replicas", "2")
-    (note,) = params.unset_param(made, ParamScope(component="front"), "replicas").notes
+def test_unset_says_what_counts_now_and_when_nothing_was_set(app_dir: AppDir) -> None:
+    params.set_param(app_dir, ParamScope(component="front"), "replicas", "2")
+    (note,) = params.unset_param(app_dir, ParamScope(component="front"), "replicas").notes
     assert "prototype ours/tools/web" in note
     with pytest.raises(NotFoundError, match="not set for front"):
-        params.unset_param(made, ParamScope(component="front"), "replicas")
+        params.unset_param(app_dir, ParamScope(component="front"), "replicas")
 
 
-def test_secrets_are_masked_everywhere(made: AppDir) -> None:
-    result = params.set_param(made, ParamScope(component="front", environment="gke"), "token", "s3cret")
-    rows = params.list_params(made, environment="gke").rows
+def test_secrets_are_masked_everywhere(app_dir: AppDir) -> None:
+    result = params.set_param(app_dir, ParamScope(component="front", environment="gke"), "token", "s3cret")
+    rows = params.list_params(app_dir, environment="gke").rows
     assert [result.value, *(row.value for row in rows if row.name == "token")] == [MASK, MASK]
-    (row,) = params.diff_params(made, "gke", "minikube").rows
+    (row,) = params.diff_params(app_dir, "gke", "minikube").rows
     assert (row.name, row.first, row.second) == ("token", MASK, None)
 
 
-def test_list_can_leave_out_defaults_and_other_components(made: AppDir) -> None:
-    rows = params.list_params(made, component="front", set_only=True).rows
+def test_list_can_leave_out_defaults_and_other_components(app_dir: AppDir) -> None:
+    rows = params.list_params(app_dir, component="front", set_only=True).rows
     assert [(row.component, row.name, row.value) for row in rows] == [("front", "image", "nginx")]
-    rows = params.list_params(made, module="shop", set_only=True).rows
+    rows = params.list_params(app_dir, module="shop", set_only=True).rows
     assert {row.component for row in rows} == {"shop.cart"}
 
 
@@ -208,17 +208,17 @@ def root(app: Build) -> Path:
     return app({**installed_app(), **vendored(COMMON, jobs)})
 
 
-def one(root: Path, name: str, environment: str | None = "gke", **options: Any) -> ExplainedParameter:
-    (found,) = explain_param(AppDir.find(root), "cnn", name, environment=environment, **options).parameters
-    return found
+def explained(root: Path, name: str, environment: str | None = "gke", **options: Any) -> ExplainedParameter:
+    (param,) = explain_param(AppDir.find(root), "cnn", name, environment=environment, **options).parameters
+    return param
 
 
 def test_without_environment_its_layers_are_left_out(root: Path) -> None:
-    assert one(root, "num_gpus", None).layer == "default"
+    assert explained(root, "num_gpus", None).layer == "default"
 
 
 def test_old_spellings_are_understood(root: Path) -> None:
-    assert one(root, "numGpus").name == "num_gpus"
+    assert explained(root, "numGpus").name == "num_gpus"
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_old_spellings_are_understood(root: Path) -> None:
 def test_the_fields_a_parameter_reaches(
     root: Path, name: str, environment: str, paths: list[tuple[str, object]]
 ) -> None:
-    reaches = one(root, name, environment).reaches
+    reaches = explained(root, name, environment).reaches
     assert [(reach.path, reach.value) for reach in reaches] == paths
     assert {reach.object for reach in reaches} == {"Deployment cnn"}
 
@@ -269,7 +269,7 @@ def test_what_a_map_reaches_is_told_without_a_key_that_nobody_set(
         f"params: {{labels: {json.dumps(labels)}}}\n"
     )
     tree.pop("environments/gke/params.yaml", None)
-    reaches = one(app(tree), "labels", None).reaches
+    reaches = explained(app(tree), "labels", None).reaches
     assert [(reach.path, reach.value) for reach in reaches] == paths
     assert "trial" not in str(reaches)
 
@@ -277,39 +277,39 @@ def test_what_a_map_reaches_is_told_without_a_key_that_nobody_set(
 def test_secrets_stay_hidden(root: Path) -> None:
     from mlstack.app.overrides import read
 
-    found = one(root, "token", overrides=read(["token=hush"], []))
-    assert "hush" not in repr(found)
-    assert [reach.path for reach in found.reaches] == ["stringData.token"]
+    parameter = explained(root, "token", overrides=read(["token=hush"], []))
+    assert "hush" not in repr(parameter)
+    assert [reach.path for reach in parameter.reaches] == ["stringData.token"]
 
 
 def test_a_parameter_without_effect_says_so(root: Path) -> None:
-    found = one(root, "labels")
-    assert found.reaches == ()
-    assert found.notes == ("it changes no field with the other parameters as they are",)
+    parameter = explained(root, "labels")
+    assert parameter.reaches == ()
+    assert parameter.notes == ("it changes no field with the other parameters as they are",)
 
 
 def test_the_chain_is_told_of_values_that_render_nothing(app: Build) -> None:
     guard = '{{ fail("`num_gpus` is more than `num_workers`") if params.num_gpus }}'
     jobs = {**JOBS, "tf-cnn/templates/job.yaml.j2": (guard + TEMPLATE).encode()}
-    found = one(app({**installed_app(), **vendored(COMMON, jobs)}), "num_gpus")
-    assert (found.value, found.where) == (1, "environments/gke/params.yaml:8")
-    assert found.reaches == ()
-    assert len(found.notes) == 1
-    assert "nothing is rendered as it is now: " in found.notes[0]
-    assert "`num_gpus` is more than `num_workers`" in found.notes[0]
+    parameter = explained(app({**installed_app(), **vendored(COMMON, jobs)}), "num_gpus")
+    assert (parameter.value, parameter.where) == (1, "environments/gke/params.yaml:8")
+    assert parameter.reaches == ()
+    assert len(parameter.notes) == 1
+    assert "nothing is rendered as it is now: " in parameter.notes[0]
+    assert "`num_gpus` is more than `num_workers`" in parameter.notes[0]
 
 
 def test_without_a_name_all_that_somebody_set_are_explained(root: Path) -> None:
     result = explain_param(AppDir.find(root), "cnn", environment="gke")
-    assert [found.name for found in result.parameters] == ["image", "num_gpus", "cloud"] or {
-        found.name for found in result.parameters
+    assert [row.name for row in result.parameters] == ["image", "num_gpus", "cloud"] or {
+        row.name for row in result.parameters
     } == {"image", "num_gpus", "cloud"}
     assert result.prototype == "kubeflow/jobs/tf-cnn"
 
 
 def test_unknown_parameter_names_the_nearest(root: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
-        one(root, "num_gpu")
+        explained(root, "num_gpu")
     assert caught.value.near == "num_gpus"
 
 
@@ -329,7 +329,7 @@ data:
   settings.ini: {{ "[job]\\n  workers = " ~ params.num_workers ~ "\\nretries = 3\\n" }}
 """
     jobs = {**JOBS, "tf-cnn/templates/job.yaml.j2": (TEMPLATE + configuration).encode()}
-    found = one(app({**installed_app(), **vendored(COMMON, jobs)}), "num_workers", None)
-    (reach,) = (reach for reach in found.reaches if reach.object == "ConfigMap settings")
+    parameter = explained(app({**installed_app(), **vendored(COMMON, jobs)}), "num_workers", None)
+    (reach,) = (reach for reach in parameter.reaches if reach.object == "ConfigMap settings")
     assert reach.value.startswith("workers = ")
     assert "retries" not in reach.value

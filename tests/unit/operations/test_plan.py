@@ -30,9 +30,9 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def parametrised(tmp_path: Path, stack: Stack) -> Stack:
     """The same clusters with a component of a prototype that has a secret parameter."""
-    made = Stack(tmp_path / "demo", namespace="ml", opener=stack.opener, clock=stack.clock)
+    demo = Stack(tmp_path / "demo", namespace="ml", opener=stack.opener, clock=stack.clock)
     generate(small_app(tmp_path))
-    return made
+    return demo
 
 
 def planned(stack: Stack, file: Path | None, **facts: Any) -> PlanResult:
@@ -43,8 +43,8 @@ def planned(stack: Stack, file: Path | None, **facts: Any) -> PlanResult:
 
 def applied(stack: Stack, file: Path, *, environment: str = "minikube", **facts: Any) -> RunResult:
     target = stack.target(environment, **facts)
-    found = deploy.plan_approved(target, file, opener=stack.opener, options=ApplyOptions(wait=False))
-    return deploy.apply(found, clock=stack.clock)
+    plan = deploy.plan_approved(target, file, opener=stack.opener, options=ApplyOptions(wait=False))
+    return deploy.apply(plan, clock=stack.clock)
 
 
 def refused(stack: Stack, file: Path, error: type[MlstackError], **facts: Any) -> str:
@@ -81,8 +81,8 @@ def test_files_that_moved_are_named(stack: Stack, file: Path) -> None:
     stack.write("web", config_map(a="2"))
     stack.write("more", config_map("more"))
     stack.remove("gone")
-    said = json.loads(file.read_text())
-    file.write_text(json.dumps({**said, "packages": {"kubeflow/core@0.1.0": "sha256:" + "d" * 64}}))
+    plan = json.loads(file.read_text())
+    file.write_text(json.dumps({**plan, "packages": {"kubeflow/core@0.1.0": "sha256:" + "d" * 64}}))
     assert refused(stack, file, ConfigError).splitlines() == [
         "the files have changed since the plan was made; nothing was done",
         "  package `kubeflow/core@0.1.0` is not read any more",
@@ -107,9 +107,9 @@ def test_objects_that_moved_are_named(stack: Stack, file: Path) -> None:
     cluster = stack.opener("minikube")
     cluster.patch(ObjectRef("v1", "ConfigMap", "ml", "same"), {"data": {"b": "x"}}, manager="kubectl-edit")
     cluster.patch(SETTINGS, {"data": {"a": "3"}}, manager="kubectl-edit")
-    said = refused(stack, file, ConflictError).splitlines()
-    assert said[0] == "the cluster has moved since the plan was made; nothing was done"
-    assert sorted(said[1:]) == [
+    lines = refused(stack, file, ConflictError).splitlines()
+    assert lines[0] == "the cluster has moved since the plan was made; nothing was done"
+    assert sorted(lines[1:]) == [
         "  ConfigMap ml/same: would be updated, not left as it is",
         '  ConfigMap ml/settings: differs in another way than when it was approved: `data.a` is "3", was "1"',
     ]
@@ -132,8 +132,8 @@ def test_an_object_made_anew_by_somebody_else_is_another_one(stack: Stack, file:
 def test_another_cluster_is_refused(stack: Stack, file: Path) -> None:
     stack.write("web", config_map(a="1"))
     planned(stack, file)
-    said = refused(stack, file, WrongClusterError, context="gke")
-    assert said.startswith("the plan is for another cluster than context `gke` leads to: made for ")
+    message = refused(stack, file, WrongClusterError, context="gke")
+    assert message.startswith("the plan is for another cluster than context `gke` leads to: made for ")
 
 
 def test_another_apps_plan_is_refused(stack: Stack, file: Path, tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_another_apps_plan_is_refused(stack: Stack, file: Path, tmp_path: Path) 
 def test_deletions_are_approved_one_by_one(stack: Stack, file: Path) -> None:
     stack.deploy("web", config_map(a="1"), config_map("old"), config_map("older"))
     stack.write("web", config_map(a="1"), config_map("older"))
-    found = planned(stack, file)
-    assert {row.name: row.action for row in found.objects}["old"] == "delete"
+    plan = planned(stack, file)
+    assert {row.name: row.action for row in plan.objects}["old"] == "delete"
     assert outcomes(applied(stack, file))["old"] == "deleted"
     assert stack.opener("minikube").get(ObjectRef("v1", "ConfigMap", "ml", "older")) is not None
 
@@ -170,10 +170,10 @@ def test_no_secret_stands_in_the_file_nor_a_bare_hash_of_one(stack: Stack, file:
     assert "hush" not in text
     assert "other-word" not in text
     assert "aHVzaC1odXNo" not in text  # in base64
-    found = json.loads(text)
-    (digest,) = (one["digest"] for one in found["objects"] if one["kind"] == "Secret")
-    assert all(one.startswith("scrypt:") for one in (digest, found["inputs"]["components/web.yaml"]))
-    assert [one["path"] for row in found["objects"] for one in row["fields"]] == ["data.password"]
+    plan = json.loads(text)
+    (digest,) = (obj["digest"] for obj in plan["objects"] if obj["kind"] == "Secret")
+    assert all(value.startswith("scrypt:") for value in (digest, plan["inputs"]["components/web.yaml"]))
+    assert [field["path"] for row in plan["objects"] for field in row["fields"]] == ["data.password"]
 
 
 def test_a_secret_that_changes_after_the_plan_is_not_approved(stack: Stack, file: Path) -> None:
@@ -205,14 +205,14 @@ def test_secret_parameters_of_the_run_are_not_kept_but_held_to(parametrised: Sta
 def test_the_file_says_what_it_was_made_from(stack: Stack, file: Path) -> None:
     stack.write("web", config_map(a="1"))
     planned(stack, file, components=["web"])
-    found = reapply.read(file)
-    said = [found[name] for name in ("app", "environment", "context", "namespace")]
-    assert said == ["demo", "minikube", "minikube", "ml"]
-    assert found["selection"] == found["components"] == ["web"]
-    assert found["cluster"]["uid"]
-    assert found["inputs"]["components/web.yaml"].startswith("sha256:")
-    assert found["options"]["prune"] is True
-    objects = [(row["name"], row["action"]) for row in found["objects"]]
+    plan = reapply.read(file)
+    target = [plan[name] for name in ("app", "environment", "context", "namespace")]
+    assert target == ["demo", "minikube", "minikube", "ml"]
+    assert plan["selection"] == plan["components"] == ["web"]
+    assert plan["cluster"]["uid"]
+    assert plan["inputs"]["components/web.yaml"].startswith("sha256:")
+    assert plan["options"]["prune"] is True
+    objects = [(row["name"], row["action"]) for row in plan["objects"]]
     assert objects == [("ml", "create"), ("settings", "create")]
 
 
@@ -223,11 +223,11 @@ def test_what_would_be_waited_for_is_told(stack: Stack) -> None:
     stack.write(
         "web", config_map(a="1"), deployment(), side, crd("tfjobs", "TFJob", group="kubeflow.org"), job
     )
-    found = planned(stack, None, options={"timeout_s": 90.0})
-    told = {each.object: (each.policy, each.timeout_s, each.goes_on) for each in found.waits}
-    assert told["Deployment ml/web"] == ("required", 90.0, False)
-    assert told["TFJob ml/cnn"][2]
-    assert not {"ConfigMap ml/settings", "Deployment ml/side"} & told.keys()
+    plan = planned(stack, None, options={"timeout_s": 90.0})
+    waits = {wait.object: (wait.policy, wait.timeout_s, wait.goes_on) for wait in plan.waits}
+    assert waits["Deployment ml/web"] == ("required", 90.0, False)
+    assert waits["TFJob ml/cnn"][2]
+    assert not {"ConfigMap ml/settings", "Deployment ml/side"} & waits.keys()
     assert planned(stack, None, options={"wait": False}).waits == ()
 
 
@@ -235,13 +235,13 @@ def test_a_secret_parameter_is_masked_in_whatever_object_it_stands(parametrised:
     generate(parametrised.app, "back", image="hush-hush:1", token="hush-hush")
     planned(parametrised, file, components=["back"])
     assert "hush" not in file.read_text()
-    made = parametrised.diff(components=["back"])
-    assert "hush" not in repr(made)
+    report = parametrised.diff(components=["back"])
+    assert "hush" not in repr(report)
     parametrised.apply(components=["back"])
     scope = ParamScope(component="back")
     for name, value in (("token", "quiet-please"), ("image", "quiet-please:2")):
         parametrised.app.set_param(scope, [name], value)
-    found = planned(parametrised, file, components=["back"])
-    for text in (file.read_text(), repr(found), repr(parametrised.diff())):
+    plan = planned(parametrised, file, components=["back"])
+    for text in (file.read_text(), repr(plan), repr(parametrised.diff())):
         assert not any(word in text for word in ("hush", "quiet"))
-    assert found.changed
+    assert plan.changed

@@ -16,12 +16,12 @@ from tests.support.registry import small_app
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> AppDir:
+def app_dir(tmp_path: Path) -> AppDir:
     return small_app(tmp_path)
 
 
-def test_list_names_prototype_and_package(made: AppDir) -> None:
-    (row,) = packages.list_prototypes(made).prototypes
+def test_list_names_prototype_and_package(app_dir: AppDir) -> None:
+    (row,) = packages.list_prototypes(app_dir).prototypes
     assert (row.name, row.package, row.full_name, row.installed) == (
         "web",
         "ours/tools@1.2.0",
@@ -31,8 +31,8 @@ def test_list_names_prototype_and_package(made: AppDir) -> None:
 
 
 @pytest.mark.parametrize("name", ["web", "we", "old-web", "tools"])
-def test_matching_finds_names_aliases_and_packages(made: AppDir, name: str) -> None:
-    assert [found.name for found in packages.matching_prototypes(made, name).prototypes] == ["web"]
+def test_matching_finds_names_aliases_and_packages(app_dir: AppDir, name: str) -> None:
+    assert [row.name for row in packages.matching_prototypes(app_dir, name).prototypes] == ["web"]
 
 
 @pytest.mark.slow
@@ -50,12 +50,12 @@ def test_matches_stand_in_the_order_of_their_fit(
     tmp_path: Path, name: str, described: list[str], others: list[str]
 ) -> None:
     app.init(tmp_path, "demo")
-    made = AppDir(tmp_path)
-    packages.install_packages(made, ["kubeflow/core"])
-    packages.install_packages(made, ["kubeflow/tf-job"])
-    found = packages.matching_prototypes(made, name)
-    assert [each.name for each in found.prototypes] == described
-    assert [each.name for each in found.others] == others
+    app_dir = AppDir(tmp_path)
+    packages.install_packages(app_dir, ["kubeflow/core"])
+    packages.install_packages(app_dir, ["kubeflow/tf-job"])
+    matches = packages.matching_prototypes(app_dir, name)
+    assert [row.name for row in matches.prototypes] == described
+    assert [row.name for row in matches.others] == others
 
 
 def test_without_packages_the_next_step_is_said(tmp_path: Path) -> None:
@@ -69,8 +69,8 @@ def test_search_looks_in_packages_that_are_not_installed(tmp_path: Path) -> None
     assert (row.name, row.full_name, row.installed) == ("web", "ours/tools/web", False)
 
 
-def test_description_says_all_of_a_parameter(made: AppDir) -> None:
-    rows = {row.name: row for row in packages.describe_prototype(made, "web").parameters}
+def test_description_says_all_of_a_parameter(app_dir: AppDir) -> None:
+    rows = {row.name: row for row in packages.describe_prototype(app_dir, "web").parameters}
     replicas = rows["replicas"]
     assert (replicas.type, replicas.default, replicas.unit, replicas.limits, replicas.aliases) == (
         "integer",
@@ -94,13 +94,13 @@ packages:
 
 
 @pytest.fixture
-def retiring(made: AppDir) -> AppDir:
+def retiring(app_dir: AppDir) -> AppDir:
     """An app whose registry retired two names."""
-    folder = made.root.parent / "registry"
+    folder = app_dir.root.parent / "registry"
     registries.index_registry(folder)
     file = folder / "registry.yaml"
     file.write_text(file.read_text().replace("packages:\n", RETIRED))
-    return made
+    return app_dir
 
 
 def test_retired_names_are_found_by_search_alone(retiring: AppDir) -> None:
@@ -135,25 +135,25 @@ def wanted(name: str | None = "front", **texts: str | None) -> ComponentRequest:
     return ComponentRequest(prototype="web", name=name, texts={"image": "nginx", **texts})
 
 
-def content(made: AppDir, file: str = "components/front.yaml") -> str:
-    return (made.root / file).read_text()
+def content(app_dir: AppDir, file: str = "components/front.yaml") -> str:
+    return (app_dir.root / file).read_text()
 
 
-def test_name_of_the_component_is_not_written_twice(made: AppDir) -> None:
-    generate(made, ComponentRequest(prototype="web", name="front", texts={"name": "front", "image": "x"}))
-    assert "name: front" not in content(made)
+def test_name_of_the_component_is_not_written_twice(app_dir: AppDir) -> None:
+    generate(app_dir, ComponentRequest(prototype="web", name="front", texts={"name": "front", "image": "x"}))
+    assert "name: front" not in content(app_dir)
 
 
-def test_component_takes_its_name_from_the_parameter(made: AppDir) -> None:
+def test_component_takes_its_name_from_the_parameter(app_dir: AppDir) -> None:
     assert (
-        generate(made, ComponentRequest(prototype="web", texts={"name": "front", "image": "x"})).name
+        generate(app_dir, ComponentRequest(prototype="web", texts={"name": "front", "image": "x"})).name
         == "front"
     )
 
 
-def test_another_object_name_is_kept(made: AppDir) -> None:
-    generate(made, ComponentRequest(prototype="web", name="front", texts={"name": "other", "image": "x"}))
-    assert "  name: other\n" in content(made)
+def test_another_object_name_is_kept(app_dir: AppDir) -> None:
+    generate(app_dir, ComponentRequest(prototype="web", name="front", texts={"name": "other", "image": "x"}))
+    assert "  name: other\n" in content(app_dir)
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ def test_another_object_name_is_kept(made: AppDir) -> None:
     ids=["as-it-is", "options-win"],
 )
 def test_what_an_alias_sets_is_written_below_what_was_given(
-    made: AppDir, texts: dict[str, str], params: str
+    app_dir: AppDir, texts: dict[str, str], params: str
 ) -> None:
     result = generate(
-        made, ComponentRequest(prototype="red-pair", name="front", texts={"image": "x", **texts})
+        app_dir, ComponentRequest(prototype="red-pair", name="front", texts={"image": "x", **texts})
     )
     assert result.prototype == "ours/tools/web"
-    assert content(made).endswith(f"prototype: ours/tools/web\nparams:\n  {params}\n  image: x\n")
+    assert content(app_dir).endswith(f"prototype: ours/tools/web\nparams:\n  {params}\n  image: x\n")
 
 
 @pytest.mark.parametrize(
@@ -178,33 +178,32 @@ def test_what_an_alias_sets_is_written_below_what_was_given(
         ("ours/tools/red-pair", "`red-pair` is prototype `web` with `replicas: 2` and `color: red`"),
     ],
 )
-def test_an_alias_says_which_prototype_it_is(made: AppDir, name: str, note: str) -> None:
-    assert (
-        generate(made, ComponentRequest(prototype=name, name="front", texts={"image": "x"})).notes[0] == note
-    )
+def test_an_alias_says_which_prototype_it_is(app_dir: AppDir, name: str, note: str) -> None:
+    result = generate(app_dir, ComponentRequest(prototype=name, name="front", texts={"image": "x"}))
+    assert result.notes[0] == note
 
 
 @pytest.mark.parametrize("name", ["web", "ours/tools/web", "io.ksonnet.pkg.web"])
-def test_a_prototypes_own_name_needs_no_note(made: AppDir, name: str) -> None:
-    result = generate(made, ComponentRequest(prototype=name, name="front", texts={"image": "x"}))
+def test_a_prototypes_own_name_needs_no_note(app_dir: AppDir, name: str) -> None:
+    result = generate(app_dir, ComponentRequest(prototype=name, name="front", texts={"image": "x"}))
     assert result.notes == ("Look at it with a browser.",)
 
 
-def test_list_knows_prototypes_and_manifests(made: AppDir) -> None:
-    generate(made, wanted())
-    (made.root / "components/plain.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n")
-    rows = components.list_components(AppDir(made.root)).components
+def test_list_knows_prototypes_and_manifests(app_dir: AppDir) -> None:
+    generate(app_dir, wanted())
+    (app_dir.root / "components/plain.yaml").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n")
+    rows = components.list_components(AppDir(app_dir.root)).components
     assert [(row.name, row.type, row.prototype, row.package) for row in rows] == [
         ("front", "prototype", "web", "ours/tools@1.2.0"),
         ("plain", "manifest", None, None),
     ]
 
 
-def test_a_removal_that_a_wrong_file_ends_removes_nothing(made: AppDir) -> None:
-    app.add_environment(made, "gke", kubeconfig=KUBECONFIG, use_preset=False)
-    generate(made, wanted())
+def test_a_removal_that_a_wrong_file_ends_removes_nothing(app_dir: AppDir) -> None:
+    app.add_environment(app_dir, "gke", kubeconfig=KUBECONFIG, use_preset=False)
+    generate(app_dir, wanted())
     write_tree(
-        made.root,
+        app_dir.root,
         {
             "environments/gke/params.yaml": "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\n"
             "components:\n  front:\n    replicas: 2\n",
@@ -212,7 +211,7 @@ def test_a_removal_that_a_wrong_file_ends_removes_nothing(made: AppDir) -> None:
             "sops: {mac: 'ENC[AES256_GCM,data:eg==,type:str]'}\n",
         },
     )
-    before = read_tree(made.root)
+    before = read_tree(app_dir.root)
     with pytest.raises(MlstackError, match="token"):
-        components.remove_component(AppDir(made.root), "front")
-    assert read_tree(made.root) == before
+        components.remove_component(AppDir(app_dir.root), "front")
+    assert read_tree(app_dir.root) == before

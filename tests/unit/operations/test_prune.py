@@ -125,9 +125,9 @@ def test_protected_kinds_stay_and_stay_listed(stack: Stack, cluster: MemoryClust
     ],
 )
 def test_annotated_objects_stay(stack: Stack, annotation: str, value: str) -> None:
-    kept = config_map("two")
-    kept["metadata"]["annotations"] = {annotation: value}
-    stack.deploy("a", config_map("one"), kept)
+    data = config_map("two")
+    data["metadata"]["annotations"] = {annotation: value}
+    stack.deploy("a", config_map("one"), data)
     stack.write("a", *maps("one"))
     (row,) = (row for row in stack.apply().objects if row.name == "two")
     assert (row.outcome, row.text) == ("kept", f"is kept: annotation `{annotation}: {value}`")
@@ -299,8 +299,8 @@ def test_a_damaged_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: Me
     assert outcomes(result) == {"one": "unchanged", "two": "deleted"}
     assert "is damaged (a line is no JSON): 2 objects found by their labels" in result.notes[0]
     assert listed(cluster) == ["one"]
-    said = [event.text for event in stack.events if event.kind == "warning"]
-    assert said == ["`ConfigMap ml/mlstack-demo.minikube` was changed by `kubectl-edit`: set right again"]
+    warnings = [event.text for event in stack.events if event.kind == "warning"]
+    assert warnings == ["`ConfigMap ml/mlstack-demo.minikube` was changed by `kubectl-edit`: set right again"]
 
 
 def test_a_lost_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: MemoryCluster) -> None:
@@ -362,9 +362,9 @@ def test_two_namespaces_are_two_sets(stack: Stack, cluster: MemoryCluster) -> No
 
 def test_what_is_left_in_another_namespace_is_said(stack: Stack) -> None:
     stack.deploy("a", *maps("one"))
-    said = "environment `minikube` has objects in namespace `ml` too: mlstack delete minikube -n ml"
-    assert said in stack.apply(namespace="other").notes
-    assert said not in stack.apply(namespace="other").notes
+    note = "environment `minikube` has objects in namespace `ml` too: mlstack delete minikube -n ml"
+    assert note in stack.apply(namespace="other").notes
+    assert note not in stack.apply(namespace="other").notes
     stack.delete(namespace="ml")
     assert outcomes(stack.delete(namespace="other")) == {"one": "deleted"}
 

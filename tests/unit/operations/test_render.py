@@ -83,9 +83,9 @@ class Depending:
     """An app whose components are made from one prototype."""
 
     def __init__(self, folder: Path) -> None:
-        made = small_app(folder)
-        app.add_environment(made, "gke", kubeconfig=KUBECONFIG, use_preset=False)
-        self.root = made.root
+        app_dir = small_app(folder)
+        app.add_environment(app_dir, "gke", kubeconfig=KUBECONFIG, use_preset=False)
+        self.root = app_dir.root
 
     @property
     def app(self) -> AppDir:
@@ -109,7 +109,7 @@ def test_a_component_comes_after_those_it_depends_on(depending: Depending) -> No
     depending.write("b", "c")
     depending.write("c")
     state = render.load(depending.app, "gke")
-    assert list(dict.fromkeys(one.component for one in state.objects)) == ["c", "b", "a"]
+    assert list(dict.fromkeys(obj.component for obj in state.objects)) == ["c", "b", "a"]
     assert state.depends == {"a": ("b", "c"), "b": ("c",)}
 
 
@@ -118,7 +118,7 @@ def test_what_is_not_selected_still_orders_the_others(depending: Depending) -> N
     depending.write("b", "c")
     depending.write("c")
     state = render.load(depending.app, "gke", components=("a", "c"))
-    assert list(dict.fromkeys(one.component for one in state.objects)) == ["c", "a"]
+    assert list(dict.fromkeys(obj.component for obj in state.objects)) == ["c", "a"]
 
 
 def test_a_module_stands_for_all_its_components(depending: Depending) -> None:

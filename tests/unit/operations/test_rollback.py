@@ -117,16 +117,16 @@ def test_what_would_take_its_claims_along_is_kept(stack: Stack, retention: str, 
     stack.deploy("a", config_map(a="1"))
     names = [f"db{number}" for number in range(8)]  # so many are listed, not read one by one
     stack.deploy("a", config_map(a="2"), *(stateful(retention, name) for name in names))
-    found = outcomes(stack, 1, allow_large_prune=True)
-    assert {found[f"StatefulSet ml/{name}"] for name in names} == {outcome}
+    results = outcomes(stack, 1, allow_large_prune=True)
+    assert {results[f"StatefulSet ml/{name}"] for name in names} == {outcome}
 
 
 def test_a_claim_that_grew_keeps_its_size_and_it_is_said(stack: Stack, clusters: Clusters) -> None:
     stack.deploy("a", claim(size="1Gi"), config_map(a="1"))
     stack.deploy("a", claim(size="5Gi"), config_map(a="2"))
     stack.rollback(1)
-    found = live(clusters, "PersistentVolumeClaim", "data")
-    assert found["spec"]["resources"]["requests"]["storage"] == "5Gi"
+    obj = live(clusters, "PersistentVolumeClaim", "data")
+    assert obj["spec"]["resources"]["requests"]["storage"] == "5Gi"
     assert stack.notes[0].startswith("PersistentVolumeClaim ml/data stays as it is")
 
 
@@ -139,7 +139,7 @@ def test_a_component_applied_alone_leaves_the_others_in_the_revision(
     stack.apply(components=["b"])
     stack.write("a", config_map(a="3"))
     stack.deploy("b", config_map("other", b="3"))
-    assert [one.what for one in stack.revisions()] == ["apply", "apply -c b", "apply"]
+    assert [revision.what for revision in stack.revisions()] == ["apply", "apply -c b", "apply"]
     stack.rollback(2)
     assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
     assert live(clusters, "ConfigMap", "other")["data"] == {"b": "2"}
@@ -173,12 +173,12 @@ def test_another_cluster_is_refused(twice: Stack, clusters: Clusters) -> None:
         twice.rollback(1)
 
 
-@pytest.mark.parametrize(("applied", "told"), [(0, "no history"), (1, "only revision 1")])
-def test_there_must_be_something_to_go_back_to(stack: Stack, applied: int, told: str) -> None:
+@pytest.mark.parametrize(("applied", "reason"), [(0, "no history"), (1, "only revision 1")])
+def test_there_must_be_something_to_go_back_to(stack: Stack, applied: int, reason: str) -> None:
     stack.write("a", config_map(a="1"))
     for _ in range(applied):
         stack.apply()
-    with pytest.raises(NotFoundError, match=f"has nothing to go back to: {told}"):
+    with pytest.raises(NotFoundError, match=f"has nothing to go back to: {reason}"):
         stack.rollback()
 
 
@@ -192,7 +192,7 @@ def test_after_a_deletion_of_a_component_it_does_not_come_back(stack: Stack, clu
     stack.write("a", config_map(a="1"))
     stack.deploy("b", config_map("other"))
     stack.delete(components=["b"])
-    assert [one.what for one in stack.revisions()] == ["delete -c b", "apply"]
+    assert [revision.what for revision in stack.revisions()] == ["delete -c b", "apply"]
     stack.write("a", config_map(a="2"))
     stack.apply(components=["a"])
     stack.rollback(2)
@@ -207,8 +207,8 @@ def test_a_component_that_the_files_no_longer_have_leaves_the_history_when_it_is
     stack.deploy("b", config_map("other"))
     stack.remove("b")
     stack.delete(components=["b"])
-    kept = stack.revisions()[0]
-    assert (kept.number, kept.objects, kept.components) == (2, 1, ("b",))
+    revision = stack.revisions()[0]
+    assert (revision.number, revision.objects, revision.components) == (2, 1, ("b",))
 
 
 def test_an_apply_after_a_kill_before_the_revision_was_written_makes_up_for_it(
@@ -217,7 +217,7 @@ def test_an_apply_after_a_kill_before_the_revision_was_written_makes_up_for_it(
     clusters["minikube"].delete(ObjectRef("v1", "Secret", "ml", "mlstack-demo.minikube.r2"))
     twice.apply(wait=True)
     twice.apply(wait=True)
-    assert [(one.number, one.counts) for one in twice.revisions()] == [
+    assert [(revision.number, revision.counts) for revision in twice.revisions()] == [
         (2, {"unchanged": 2}),
         (1, {"created": 2}),
     ]
@@ -258,10 +258,10 @@ def test_wherever_a_run_is_cut_off_the_next_one_leaves_its_set_as_the_newest_rev
         stack.apply(wait=True)
         newest = stack.revisions()[0]
         assert newest.is_good
-        kept = History.of("demo", stack.target().place(), whole)
-        values = {one.data["data"]["value"] for one in kept.load(newest).objects}
+        revisions = History.of("demo", stack.target().place(), whole)
+        values = {obj.data["data"]["value"] for obj in revisions.load(newest).objects}
         assert values == {f"{writes}"}, f"cut off after {writes} writes"
-        parts = sum(one.parts for one in stack.revisions())
+        parts = sum(revision.parts for revision in stack.revisions())
         assert len(whole.list("v1", "Secret", namespace="ml").items) == parts
 
 
@@ -277,8 +277,8 @@ def test_a_damaged_newest_revision_does_not_stand_in_the_way(twice: Stack, clust
     ref = ObjectRef("v1", "Secret", "ml", "mlstack-demo.minikube.r2")
     metadata = clusters["minikube"].get(ref)["metadata"]  # type: ignore[index]
     clusters["minikube"].delete(ref)
-    kept = {key: metadata[key] for key in ("name", "namespace", "labels", "annotations")}
-    clusters["minikube"].create({"apiVersion": "v1", "kind": "Secret", "metadata": kept})
+    bare = {key: metadata[key] for key in ("name", "namespace", "labels", "annotations")}
+    clusters["minikube"].create({"apiVersion": "v1", "kind": "Secret", "metadata": bare})
     twice.rollback(1)
     assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
     assert any("revision 2 is damaged" in note for note in twice.notes)
@@ -288,16 +288,16 @@ def planted(clusters: Clusters, number: int = 3, content: bytes | None = None, *
     """Write a revision as somebody can who may write Secrets, and has read one."""
     secrets = clusters["minikube"].list("v1", "Secret", namespace="ml").items
     first = next(item for item in secrets if item["metadata"]["name"] == "mlstack-demo.minikube.r1")
-    known = json.loads(first["metadata"]["annotations"][history.FACTS])
+    original = json.loads(first["metadata"]["annotations"][history.FACTS])
     metadata = {
         "name": f"mlstack-demo.minikube.r{number}",
         "namespace": "ml",
         "labels": {**first["metadata"]["labels"], history.REVISION_LABEL: str(number)},
-        "annotations": {history.FACTS: json.dumps({**known, **facts})},
+        "annotations": {history.FACTS: json.dumps({**original, **facts})},
     }
     data = first["data"] if content is None else {history.CONTENT: base64.b64encode(content).decode()}
-    made = {"apiVersion": "v1", "kind": "Secret", "type": history.TYPE, "metadata": metadata, "data": data}
-    clusters["minikube"].create(made)
+    obj = {"apiVersion": "v1", "kind": "Secret", "type": history.TYPE, "metadata": metadata, "data": data}
+    clusters["minikube"].create(obj)
 
 
 BOMB = gzip.compress(b"0" * 60_000_000, mtime=0)

@@ -24,8 +24,8 @@ LEASE = ObjectRef("coordination.k8s.io/v1", "Lease", "ml", "mlstack-demo.minikub
 
 def only(stack: Stack, environment: str = "minikube") -> ObjectChange:
     """Give the one object that a diff would change."""
-    (found,) = (row for row in stack.diff(environment).objects if row.action != "unchanged")
-    return found
+    (change,) = (row for row in stack.diff(environment).objects if row.action != "unchanged")
+    return change
 
 
 def annotated(data: Mapping[str, Any], **annotations: str) -> dict[str, Any]:
@@ -39,12 +39,12 @@ def annotated(data: Mapping[str, Any], **annotations: str) -> dict[str, Any]:
 @pytest.fixture
 def other(stack: Stack, clusters: Clusters, tmp_path: Path) -> Stack:
     """Another app that has an object in the cluster of ours."""
-    found = Stack(
+    shop = Stack(
         tmp_path / "other", namespace="ml", opener=clusters.__getitem__, name="shop", clock=stack.clock
     )
-    found.write("a", config_map(a="theirs"))
-    found.apply()
-    return found
+    shop.write("a", config_map(a="theirs"))
+    shop.apply()
+    return shop
 
 
 def test_an_object_of_another_app_is_refused(stack: Stack, other: Stack, cluster: MemoryCluster) -> None:
@@ -149,10 +149,10 @@ def test_objects_that_nobody_marked_are_taken(stack: Stack, cluster: MemoryClust
 
 def reselected(**more: Any) -> dict[str, Any]:
     """Build the Deployment `web` with another selector."""
-    found = deployment(**more)
-    found["spec"]["selector"]["matchLabels"] = {"app": "web", "tier": "front"}
-    found["spec"]["template"]["metadata"]["labels"] = {"app": "web", "tier": "front"}
-    return found
+    data = deployment(**more)
+    data["spec"]["selector"]["matchLabels"] = {"app": "web", "tier": "front"}
+    data["spec"]["template"]["metadata"]["labels"] = {"app": "web", "tier": "front"}
+    return data
 
 
 def test_a_fixed_field_is_refused_with_what_lets_it(stack: Stack) -> None:
@@ -195,7 +195,7 @@ def test_the_annotation_may_come_by_a_patch(stack: Stack) -> None:
 
 
 def claim(storage_class: str, **annotations: str) -> dict[str, Any]:
-    found = {
+    data = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "disk"},
@@ -205,7 +205,7 @@ def claim(storage_class: str, **annotations: str) -> dict[str, Any]:
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
-    return annotated(found, **annotations)
+    return annotated(data, **annotations)
 
 
 def test_a_claim_is_never_made_anew(stack: Stack) -> None:
@@ -231,19 +231,19 @@ def test_all_that_is_refused_is_told_together(stack: Stack, other: Stack) -> Non
 
 
 def with_fields(*names: str) -> dict[str, Any]:
-    found = crd(group="example.com")
+    definition = crd(group="example.com")
     fields = {name: {"type": "string"} for name in names}
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
-    found["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
-    return found
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    return definition
 
 
 def test_a_definition_that_would_lose_a_field_is_refused(stack: Stack, cluster: MemoryCluster) -> None:
     stack.deploy("a", with_fields("size", "color"))
     before = cluster.get(ObjectRef.of(with_fields()))
     stack.write("a", with_fields("size"))
-    said = ("version `v1`: field `spec.color` would be removed",)
-    assert only(stack).refused == said
+    reasons = ("version `v1`: field `spec.color` would be removed",)
+    assert only(stack).refused == reasons
     with pytest.raises(InvalidError, match=r"field `spec\.color` would be removed") as refused:
         stack.apply()
     assert "--allow-destructive-crds" in (refused.value.hint or "")
@@ -271,9 +271,9 @@ def test_a_new_demand_on_objects_is_told(stack: Stack, used: bool) -> None:
     schema["properties"]["spec"]["properties"]["size"]["format"] = "date"
     stack.write("a", strict, *([widget] if used else []))
     row = next(row for row in stack.diff().objects if row.kind == "CustomResourceDefinition")
-    said = "version `v1`: field `spec.size` has another `format` `date`"
+    note = "version `v1`: field `spec.size` has another `format` `date`"
     assert row.notes == (
-        (f"{said}; objects that are there and break it may be refused when they change",) if used else ()
+        (f"{note}; objects that are there and break it may be refused when they change",) if used else ()
     )
     assert outcomes(stack.apply())["widgets.example.com"] == "updated"
 
@@ -313,9 +313,9 @@ def test_two_environments_do_not_lock_each_other(stack: Stack, clusters: Cluster
 
 def test_an_apply_that_changes_nothing_takes_no_lock(stack: Stack, cluster: MemoryCluster) -> None:
     stack.deploy("a", config_map())
-    seen = cluster.list("coordination.k8s.io/v1", "Lease").resource_version
+    version = cluster.list("coordination.k8s.io/v1", "Lease").resource_version
     stack.apply()
-    assert cluster.list("coordination.k8s.io/v1", "Lease").resource_version == seen
+    assert cluster.list("coordination.k8s.io/v1", "Lease").resource_version == version
 
 
 # --- namespaces -----------------------------------------------------------------------------------

@@ -36,21 +36,21 @@ def test_every_result_kind_has_a_sound_schema_with_a_stable_id() -> None:
 
 def test_every_field_of_a_result_is_described() -> None:
     for kind, schema in files.result_schemas().items():
-        for found in (schema, *schema.get("$defs", {}).values()):
+        for definition in (schema, *schema.get("$defs", {}).values()):
             missing = [
                 name
-                for name, each in found["properties"].items()
-                if "const" not in each and not each.get("description")
+                for name, field in definition["properties"].items()
+                if "const" not in field and not field.get("description")
             ]
-            assert missing == [], f"{kind}: {found['description']}"
+            assert missing == [], f"{kind}: {definition['description']}"
 
 
 def closed(schema: Any) -> Any:
     """Refuse fields that the schema does not name, as programs that read it must not."""
-    found = deepcopy(schema)
-    for each in (found, *found.get("$defs", {}).values()):
-        each["additionalProperties"] = False
-    return found
+    strict = deepcopy(schema)
+    for definition in (strict, *strict.get("$defs", {}).values()):
+        definition["additionalProperties"] = False
+    return strict
 
 
 def check(text: str) -> str:

@@ -80,7 +80,7 @@ def test_pods_are_shown_below_their_owner(stack: Stack, clusters: Clusters) -> N
     owner = ObjectRef("kubeflow.org/v1", "TFJob", "ml", "cnn")
     labels = {"training.kubeflow.org/replica-type": "worker"}
     add_pod(clusters["minikube"], owner, "cnn-worker-0", labels=labels, **unscheduled())
-    row = next(one for one in stack.status().components[0].objects if one.kind == "TFJob")
+    row = next(row for row in stack.status().components[0].objects if row.kind == "TFJob")
     assert row.reason == (
         "0 of 1 workers run. Workers wait: no node of this cluster has nvidia.com/gpu "
         "(0/1 nodes: Insufficient nvidia.com/gpu)"
@@ -116,7 +116,7 @@ def test_a_component_that_takes_gpus_gets_the_hint(stack: Stack, cluster: Memory
 def test_a_job_without_operator_gets_the_hint(stack: Stack) -> None:
     stack.deploy("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
     stack.clock.sleep(60)
-    row = next(one for one in stack.status().components[0].objects if one.kind == "TFJob")
+    row = next(row for row in stack.status().components[0].objects if row.kind == "TFJob")
     assert row.reason == "no training operator has picked it up after 60 s"
     assert "mlstack apply minikube -c kubeflow-core" in row.hint
 
@@ -134,7 +134,7 @@ def test_an_mpi_job_names_the_operator_of_its_version(
     worker = {"template": {"spec": {"containers": [{"name": "a", "image": "a"}]}}}
     stack.deploy("a", {**job, "spec": {"mpiReplicaSpecs": {"Worker": worker}}}, definition)
     stack.clock.sleep(60)
-    row = next(one for one in stack.status().components[0].objects if one.kind == "MPIJob")
+    row = next(row for row in stack.status().components[0].objects if row.kind == "MPIJob")
     assert row.reason == f"no {operator} has picked it up after 60 s"
     assert (hint in row.hint, "kubeflow-core" in row.hint) == (True, False)
 

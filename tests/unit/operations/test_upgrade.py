@@ -59,15 +59,15 @@ def test_a11_a_dry_run_writes_nothing(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("apiVersion: mlstack.dev/v2\nkind: App\n", "a newer mlstack wrote"),
         ("apiVersion: mlstack.dev/v1alpha1\nkind: App\n", "no release of mlstack wrote"),
         ("apiVersion: 0.3.0\nkind: ksonnet.io/app\n", "an app of ksonnet"),
     ],
 )
-def test_a11_what_cannot_be_brought_up_to_date_is_refused(root: Path, text: str, said: str) -> None:
+def test_a11_what_cannot_be_brought_up_to_date_is_refused(root: Path, text: str, message: str) -> None:
     (root / "app.yaml").write_text(text)
-    with pytest.raises(SchemaError, match=said):
+    with pytest.raises(SchemaError, match=message):
         upgrade(root, migrations=MIGRATIONS)
     assert (root / "app.yaml").read_text() == text
