@@ -87,9 +87,9 @@ CRD: dict[str, Any] = {
 def test_built_in_kinds_have_plural_and_scope(
     api_version: str, kind: str, plural: str, namespaced: bool
 ) -> None:
-    found = Kinds.builtin().lookup(api_version, kind)
-    assert found is not None
-    assert (found.api_version, found.plural, found.namespaced) == (api_version, plural, namespaced)
+    info = Kinds.builtin().lookup(api_version, kind)
+    assert info is not None
+    assert (info.api_version, info.plural, info.namespaced) == (api_version, plural, namespaced)
 
 
 def test_unknown_kinds_are_none() -> None:
@@ -127,8 +127,8 @@ def test_every_kind_served_by_a_version_has_a_schema() -> None:
     for minor in range(30, 38):
         schemas = load_schemas(f"1.{minor}")
         for kind in Kinds.builtin():
-            found = schemas.root(kind.group, kind.version, kind.kind)
-            assert (found is not None) == kind.is_served_by(minor), kind
+            schema = schemas.root(kind.group, kind.version, kind.kind)
+            assert (schema is not None) == kind.is_served_by(minor), kind
 
 
 def test_every_reference_leads_to_a_definition() -> None:
@@ -264,8 +264,8 @@ def test_deny_all_policy_keeps_its_meaning() -> None:
         "podSelector": {},
         "policyTypes": ["Ingress"],
     }
-    kept = {"podSelector": {}, "ingress": [], "egress": [{"to": [], "ports": [{"port": 1}]}]}
-    assert normalised(of("NetworkPolicy", spec=kept), built_in=True)["spec"] == {
+    spec = {"podSelector": {}, "ingress": [], "egress": [{"to": [], "ports": [{"port": 1}]}]}
+    assert normalised(of("NetworkPolicy", spec=spec), built_in=True)["spec"] == {
         "podSelector": {},
         "ingress": [],
         "egress": [{"ports": [{"port": 1}]}],
@@ -291,7 +291,7 @@ def test_definitions_are_left_alone_but_for_status() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "equal"),
+    ("value", "other", "equal"),
     [
         (1, 1.0, True),
         (1, True, False),
@@ -302,5 +302,5 @@ def test_definitions_are_left_alone_but_for_status() -> None:
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
     ],
 )
-def test_values_are_the_same_as_json(one: Any, other: Any, equal: bool) -> None:
-    assert same(one, other) is equal
+def test_values_are_the_same_as_json(value: Any, other: Any, equal: bool) -> None:
+    assert same(value, other) is equal

@@ -29,20 +29,20 @@ def test_a_new_list_item_is_one_change_without_server_defaults() -> None:
 
 
 def test_a_removed_label_is_named_as_people_write_it() -> None:
-    one, other = live(), live()
+    first, other = live(), live()
     other["metadata"]["labels"] = {}
-    assert list(managed_fields.compare(one, other, TREE)) == [
+    assert list(managed_fields.compare(first, other, TREE)) == [
         FieldChange(path='metadata.labels["a.b/c"]', action="removed", old="1")
     ]
 
 
 def test_list_items_are_found_by_all_their_keys() -> None:
     tree = {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {"f:name": {}}}}
-    one = {
+    first = {
         "ports": [{"port": 80, "protocol": "UDP", "name": "x"}, {"port": 80, "protocol": "TCP", "name": "y"}]
     }
     other = {"ports": [{"port": 80, "protocol": "TCP", "name": "z"}]}
-    assert [change.path for change in managed_fields.compare(one, other, tree)] == ["ports[80,TCP].name"]
+    assert [change.path for change in managed_fields.compare(first, other, tree)] == ["ports[80,TCP].name"]
 
 
 def test_items_of_sets_appear_and_go() -> None:
@@ -70,8 +70,8 @@ def test_entries_of_one_manager_are_merged() -> None:
         {"manager": "m", "operation": "Apply", "apiVersion": "v2", "fieldsV1": {"f:b": {}}},
         {"manager": "m", "operation": "Update", "subresource": "scale", "fieldsV1": {"f:c": {}}},
     ]
-    found = managed_fields.entries({"metadata": {"managedFields": managed}})
-    assert [(entry.owner, entry.tree) for entry in found] == [
+    entries = managed_fields.entries({"metadata": {"managedFields": managed}})
+    assert [(entry.owner, entry.tree) for entry in entries] == [
         (("m", "Apply", ""), {"f:a": {}, "f:b": {}}),
         (("m", "Update", "scale"), {"f:c": {}}),
     ]
@@ -122,7 +122,7 @@ def test_the_item_that_says_all_its_keys_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "path", "made"),
+    ("data", "path", "result"),
     [
         ({}, ("f:a", "f:b"), {"a": {"b": 5}}),
         ({"a": {"b": 1}}, ("f:a", "f:b"), {"a": {"b": 5}}),
@@ -130,9 +130,9 @@ def test_the_item_that_says_all_its_keys_comes_first() -> None:
         ({}, ("f:l", MAIN, "f:x"), {"l": [{"name": "main", "x": 5}]}),
     ],
 )
-def test_put(data: dict[str, Any], path: tuple[str, ...], made: dict[str, Any]) -> None:
-    assert managed_fields.put(data, path, 5) == made
-    assert managed_fields.value_at(made, path) == 5
+def test_put(data: dict[str, Any], path: tuple[str, ...], result: dict[str, Any]) -> None:
+    assert managed_fields.put(data, path, 5) == result
+    assert managed_fields.value_at(result, path) == 5
 
 
 def test_a_field_that_is_not_there_is_missing() -> None:
@@ -184,8 +184,8 @@ def test_what_a_diff_writes_can_be_read() -> None:
 
 
 def test_a_list_has_commas_between_paths_not_in_them() -> None:
-    found = managed_fields.read_list('spec.ports[80,TCP], data["a,b"] ,spec.replicas')
-    assert [one.steps for one in found] == [
+    fields = managed_fields.read_list('spec.ports[80,TCP], data["a,b"] ,spec.replicas')
+    assert [field.steps for field in fields] == [
         ("spec", "ports", "80,TCP"),
         ("data", "a,b"),
         ("spec", "replicas"),

@@ -96,17 +96,17 @@ SECRET = "pä\"ss<wör'd>&\\ 9/+?\n%"
     ],
 )
 def test_a_secret_is_found_however_a_program_writes_it(written: str) -> None:
-    told = Secrets([SECRET]).masked(f"before {written}")
-    assert MASK in told
-    assert told.startswith("before ")
-    kept = told.replace(MASK, "").removeprefix("before ")
-    assert len(kept) <= max(20, len(written) // 3), kept
-    assert "ss<w" not in told
-    assert base64.b64encode(SECRET.encode()).decode()[4:12] not in told
+    masked = Secrets([SECRET]).masked(f"before {written}")
+    assert MASK in masked
+    assert masked.startswith("before ")
+    rest = masked.replace(MASK, "").removeprefix("before ")
+    assert len(rest) <= max(20, len(written) // 3), rest
+    assert "ss<w" not in masked
+    assert base64.b64encode(SECRET.encode()).decode()[4:12] not in masked
 
 
 @pytest.mark.parametrize(
-    ("value", "text", "shown"),
+    ("value", "text", "stays"),
     [
         ("true", "it is true", True),
         ("1", "1 of 1", True),
@@ -128,18 +128,18 @@ def test_a_secret_is_found_however_a_program_writes_it(written: str) -> None:
         ("-----BEGIN KEY-----\nMIIabc123\n-----END KEY-----\n", "line MIIabc123", False),
     ],
 )
-def test_what_stands_everywhere_is_not_torn_out_of_texts(value: str | bytes, text: str, shown: bool) -> None:
-    assert (Secrets([value]).masked(text) == text) is shown
+def test_what_stands_everywhere_is_not_torn_out_of_texts(value: str | bytes, text: str, stays: bool) -> None:
+    assert (Secrets([value]).masked(text) == text) is stays
 
 
 def test_names_of_what_is_deployed_may_be_read() -> None:
-    known = Secrets(["tf-hub-lb", "hunter2"])
-    known.allow(["tf-hub-lb"])
-    assert known.masked("Service tf-hub-lb: hunter2") == f"Service tf-hub-lb: {MASK}"
+    secrets = Secrets(["tf-hub-lb", "hunter2"])
+    secrets.allow(["tf-hub-lb"])
+    assert secrets.masked("Service tf-hub-lb: hunter2") == f"Service tf-hub-lb: {MASK}"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "clean"),
     [
         ("https://ada:pw@git.example.org/a.git", f"https://ada:{MASK}@git.example.org/a.git"),
         ("fatal: 'https://ghp_abc@github.com/a'", f"fatal: 'https://{MASK}@github.com/a'"),
@@ -151,8 +151,8 @@ def test_names_of_what_is_deployed_may_be_read() -> None:
         ("see https://h/a, or mail me@h", "see https://h/a, or mail me@h"),
     ],
 )
-def test_addresses_lose_their_passwords(text: str, told: str) -> None:
-    assert scrubbed(text) == told
+def test_addresses_lose_their_passwords(text: str, clean: str) -> None:
+    assert scrubbed(text) == clean
 
 
 def test_only_what_a_run_noted_is_masked_and_only_in_that_run() -> None:

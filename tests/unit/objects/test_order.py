@@ -65,7 +65,7 @@ def crd(kind: str = "Lamp", plural: str = "lamps", group: str = "ex.com") -> Kub
 
 
 def webhook(service: str = "hook", *, policy: str = "Fail", resources: str = "lamps") -> KubeObject:
-    one = {
+    entry = {
         "name": "a.ex.com",
         "failurePolicy": policy,
         "clientConfig": {"service": {"namespace": "ml", "name": service}},
@@ -74,22 +74,22 @@ def webhook(service: str = "hook", *, policy: str = "Fail", resources: str = "la
         ],
     }
     return make(
-        "admissionregistration.k8s.io", "MutatingWebhookConfiguration", "hook", namespace="", webhooks=[one]
+        "admissionregistration.k8s.io", "MutatingWebhookConfiguration", "hook", namespace="", webhooks=[entry]
     )
 
 
-def comes_before(graph: Graph, one: KubeObject, other: KubeObject) -> set[str]:
+def comes_before(graph: Graph, first: KubeObject, other: KubeObject) -> set[str]:
     """Give the bonds along which something is reached from what comes after it, gates passed through."""
-    found: set[str] = set()
+    reached: set[str] = set()
     rest: list[tuple[GraphNode, frozenset[str]]] = [(other.identity, frozenset())]
     while rest:
         node, bonds = rest.pop()
         for before, bond in graph.before[node].items():
-            if before == one.identity:
-                found |= {*bonds, bond}
+            if before == first.identity:
+                reached |= {*bonds, bond}
             elif isinstance(before, Barrier):
                 rest.append((before, bonds | {bond}))
-    return found
+    return reached
 
 
 def needs(needed: KubeObject, other: KubeObject, *others: KubeObject) -> bool:
@@ -104,8 +104,8 @@ RBAC = "rbac.authorization.k8s.io"
 
 def test_kinds_follow_what_they_need() -> None:
     backwards = [make(*kind) for kind in reversed(KINDS)]
-    found = [order.rank(one.identity) for one in order.ordered(backwards)]
-    assert found == [order.RANK.get(kind, 10) for kind in KINDS]
+    ranks = [order.rank(obj.identity) for obj in order.ordered(backwards)]
+    assert ranks == [order.RANK.get(kind, 10) for kind in KINDS]
 
 
 def test_roles_come_before_their_bindings_and_equal_ranks_keep_their_order() -> None:
@@ -275,11 +275,11 @@ def test_nothing_comes_later_only_because_something_waits_for_a_person_s_word() 
 def test_an_annotation_without_namespace_means_the_own_one_or_none() -> None:
     near, far = make("", "Secret", "x"), make("", "Secret", "x", namespace="other")
     cluster_wide = make("scheduling.k8s.io", "PriorityClass", "high", namespace="")
-    found = make("", "ConfigMap", after="/Secret/x, scheduling.k8s.io/PriorityClass/high")
-    graph = order.graph([found, near, far, cluster_wide])
-    assert comes_before(graph, near, found) == {"user"}
-    assert comes_before(graph, cluster_wide, found) == {"user", "wave"}
-    assert comes_before(graph, far, found) == set()
+    settings = make("", "ConfigMap", after="/Secret/x, scheduling.k8s.io/PriorityClass/high")
+    graph = order.graph([settings, near, far, cluster_wide])
+    assert comes_before(graph, near, settings) == {"user"}
+    assert comes_before(graph, cluster_wide, settings) == {"user", "wave"}
+    assert comes_before(graph, far, settings) == set()
 
 
 @pytest.mark.parametrize("text", ["", "web", "apps/Deployment", "apps/ns/ml/Deployment/web", "a/b/c, "])
@@ -309,14 +309,14 @@ def test_a_component_comes_after_all_of_the_one_it_depends_on() -> None:
     job = make("", "ConfigMap", component="jobs")
     graph = order.graph([job, *core], {"jobs": ["core"]})
     assert graph.objects == (core[0].identity, core[1].identity, job.identity)
-    assert all("user" in comes_before(graph, one, job) for one in core)
+    assert all("user" in comes_before(graph, obj, job) for obj in core)
 
 
 def test_a_component_that_comes_later_keeps_its_own_waves() -> None:
     parts = [make(*kind, component="jobs", namespace="far") for kind in reversed(KINDS[2:])]
-    first, *found = order.ordered([*parts, workload("web", component="core")], {"jobs": ["core"]})
+    first, *later = order.ordered([*parts, workload("web", component="core")], {"jobs": ["core"]})
     assert first.name == "web"
-    assert [order.rank(one.identity) for one in found] == sorted(order.rank(one.identity) for one in parts)
+    assert [order.rank(obj.identity) for obj in later] == sorted(order.rank(obj.identity) for obj in parts)
 
 
 # --- the other way --------------------------------------------------------------------------------
@@ -336,11 +336,11 @@ def test_deletion_goes_the_other_way_and_takes_no_offence_at_what_people_wrote()
 def hook(
     kind: str, name: str, events: str, weight: str = "0", group: str = "batch", **more: Any
 ) -> KubeObject:
-    made = make(group, kind, name, **more)
+    obj = make(group, kind, name, **more)
     annotations = {"helm.sh/hook": events, "helm.sh/hook-weight": weight}
     return KubeObject(
-        data={**made.data, "metadata": {**made.data["metadata"], "annotations": annotations}},
-        component=made.component,
+        data={**obj.data, "metadata": {**obj.data["metadata"], "annotations": annotations}},
+        component=obj.component,
     )
 
 

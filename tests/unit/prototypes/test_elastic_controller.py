@@ -35,21 +35,21 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> AppDir:
 
 
 def rendered(app: AppDir, case: Case) -> list[Mapping[str, Any]]:
-    return [each.data for each in examples.render(app, case).objects]
+    return [obj.data for obj in examples.render(app, case).objects]
 
 
 def rules(objects: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Give the rules of the roles that are bound to somebody: the controller."""
-    bound = {(each["roleRef"]["kind"], each["roleRef"]["name"]) for each in objects if "roleRef" in each}
-    for each in objects:
-        if (each["kind"], each["metadata"]["name"]) in bound:
-            yield from each["rules"]
+    bound = {(obj["roleRef"]["kind"], obj["roleRef"]["name"]) for obj in objects if "roleRef" in obj}
+    for obj in objects:
+        if (obj["kind"], obj["metadata"]["name"]) in bound:
+            yield from obj["rules"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_program_takes_the_arguments_that_it_is_given(app: AppDir, case: Case) -> None:
-    [deployment] = [each for each in rendered(app, case) if each["kind"] == "Deployment"]
+    [deployment] = [obj for obj in rendered(app, case) if obj["kind"] == "Deployment"]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["mlstack"]
     family, name, *arguments = container["args"]
@@ -76,10 +76,10 @@ def test_it_has_the_rights_that_it_needs_and_no_more(app: AppDir, case: Case) ->
 
 def lease_name(objects: list[Mapping[str, Any]]) -> str:
     """Give the name of the Lease by which a controller leads, as its arguments have it."""
-    [deployment] = [each for each in objects if each["kind"] == "Deployment"]
+    [deployment] = [obj for obj in objects if obj["kind"] == "Deployment"]
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    told = [word.partition("=")[2] for word in arguments if word.startswith("--lease-name=")]
-    return told[0] if told else LEASE_NAME
+    names = [word.partition("=")[2] for word in arguments if word.startswith("--lease-name=")]
+    return names[0] if names else LEASE_NAME
 
 
 def test_controllers_with_namespaces_of_their_own_have_leases_of_their_own(app: AppDir) -> None:
@@ -108,9 +108,9 @@ class Noted(ClientWrapper):
         self.used: set[Use] = set()
 
     def _note(self, api_version: str, kind: str, verb: str, subresource: str = "") -> None:
-        found = self._cluster.kinds().lookup(api_version, kind)
-        assert found is not None
-        self.used.add(Use(found.group, found.plural + (f"/{subresource}" if subresource else ""), verb))
+        resource = self._cluster.kinds().lookup(api_version, kind)
+        assert resource is not None
+        self.used.add(Use(resource.group, resource.plural + (f"/{subresource}" if subresource else ""), verb))
 
     def get(self, ref: ObjectRef) -> Any:
         self._note(ref.api_version, ref.kind, "get")
@@ -191,7 +191,7 @@ def use(stage: Stage) -> set[Use]:
 def test_every_right_that_it_has_is_used_and_every_one_that_it_uses_it_has(app: AppDir) -> None:
     stage = Stage("n1", "n2")
     stage.clock.now_ms = round(time.time() * 1000)
-    [case] = [each for each in CASES if each.example.name == "default"]
+    [case] = [case for case in CASES if case.example.name == "default"]
     granted = {
         Use(group, resource, verb)
         for rule in rules(rendered(app, case))
@@ -207,21 +207,21 @@ def test_every_right_that_it_has_is_used_and_every_one_that_it_uses_it_has(app: 
 
 def roles_of_people(objects: list[Mapping[str, Any]]) -> dict[str, set[Use]]:
     """Give what each role of Kubernetes gets: `view`, `edit` and `admin`."""
-    found: dict[str, set[Use]] = {}
-    for each in objects:
-        labels = each["metadata"].get("labels", {})
+    rights: dict[str, set[Use]] = {}
+    for obj in objects:
+        labels = obj["metadata"].get("labels", {})
         for role in [name.partition("/aggregate-to-")[2] for name in labels if "/aggregate-to-" in name]:
-            found.setdefault(role, set()).update(
+            rights.setdefault(role, set()).update(
                 Use(rule["apiGroups"][0], resource, verb)
-                for rule in each["rules"]
+                for rule in obj["rules"]
                 for resource in rule["resources"]
                 for verb in rule["verbs"]
             )
-    return found
+    return rights
 
 
 def test_people_look_at_jobs_by_view_and_change_them_by_edit_and_admin(app: AppDir) -> None:
-    [case] = [each for each in CASES if each.example.name == "default"]
+    [case] = [case for case in CASES if case.example.name == "default"]
     group = "paddlepaddle.org"
     view = {Use(group, "trainingjobs", verb) for verb in ("get", "list", "watch")}
     change = {
@@ -230,9 +230,9 @@ def test_people_look_at_jobs_by_view_and_change_them_by_edit_and_admin(app: AppD
     }
     scale = {Use(group, "trainingjobs/scale", verb) for verb in ("get", "patch", "update")}
 
-    found = roles_of_people(rendered(app, case))
+    rights = roles_of_people(rendered(app, case))
 
-    assert found == {"view": view, "edit": view | change | scale, "admin": view | change | scale}
+    assert rights == {"view": view, "edit": view | change | scale, "admin": view | change | scale}
 
 
 @pytest.mark.parametrize("params", [{"installCrd": False}, {"userRoles": False}], ids=str)
@@ -240,44 +240,42 @@ def test_roles_of_people_come_with_the_definition_unless_they_are_not_wanted(
     tmp_path: Path, params: dict[str, bool]
 ) -> None:
     image = "registry.example.org/mlstack:1"
-    found = examples.render_one(tmp_path / "app", "elastic/elastic-controller", {"image": image, **params})
+    state = examples.render_one(tmp_path / "app", "elastic/elastic-controller", {"image": image, **params})
 
-    assert roles_of_people([dict(each.data) for each in found.objects]) == {}
+    assert roles_of_people([dict(obj.data) for obj in state.objects]) == {}
 
 
 def test_with_namespaces_of_its_own_it_writes_there_alone(app: AppDir) -> None:
-    [case] = [each for each in CASES if each.example.name == "some-namespaces"]
+    [case] = [case for case in CASES if case.example.name == "some-namespaces"]
     objects = rendered(app, case)
-    [everywhere] = [each for each in objects if each["kind"] == "ClusterRole"]
+    [everywhere] = [obj for obj in objects if obj["kind"] == "ClusterRole"]
     assert {verb for rule in everywhere["rules"] for verb in rule["verbs"]} == {"list", "watch"}
-    assert {each["metadata"]["namespace"] for each in objects if each["kind"] == "Role"} == {
+    assert {obj["metadata"]["namespace"] for obj in objects if obj["kind"] == "Role"} == {
         "default",
         "research",
     }
 
 
 def test_its_priority_classes_are_those_that_jobs_name(app: AppDir) -> None:
-    [case] = [each for each in CASES if each.example.name == "default"]
-    found = {
-        each["metadata"]["name"]: each for each in rendered(app, case) if each["kind"] == "PriorityClass"
-    }
-    assert set(found) == {TRAINER_CLASS, SERVER_CLASS}
-    assert {name: each["value"] for name, each in found.items()} == {TRAINER_CLASS: -10, SERVER_CLASS: 100}
-    assert {each["preemptionPolicy"] for each in found.values()} == {"Never"}
+    [case] = [case for case in CASES if case.example.name == "default"]
+    classes = {obj["metadata"]["name"]: obj for obj in rendered(app, case) if obj["kind"] == "PriorityClass"}
+    assert set(classes) == {TRAINER_CLASS, SERVER_CLASS}
+    assert {name: obj["value"] for name, obj in classes.items()} == {TRAINER_CLASS: -10, SERVER_CLASS: 100}
+    assert {obj["preemptionPolicy"] for obj in classes.values()} == {"Never"}
 
 
 def test_the_head_room_of_edl_is_its_load_turned_round(app: AppDir) -> None:
-    [case] = [each for each in CASES if each.example.name == "as-edl"]
-    [deployment] = [each for each in rendered(app, case) if each["kind"] == "Deployment"]
+    [case] = [case for case in CASES if case.example.name == "as-edl"]
+    [deployment] = [obj for obj in rendered(app, case) if obj["kind"] == "Deployment"]
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--headroom=3" in arguments
 
 
 def test_without_a_head_room_the_policy_has_its_own(app: AppDir) -> None:
-    [case] = [each for each in CASES if each.example.name == "default"]
-    [deployment] = [each for each in rendered(app, case) if each["kind"] == "Deployment"]
+    [case] = [case for case in CASES if case.example.name == "default"]
+    [deployment] = [obj for obj in rendered(app, case) if obj["kind"] == "Deployment"]
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert [each for each in arguments if each.startswith("--headroom")] == []
+    assert [argument for argument in arguments if argument.startswith("--headroom")] == []
 
 
 def test_the_readme_names_every_variable_of_ours() -> None:
@@ -286,5 +284,5 @@ def test_the_readme_names_every_variable_of_ours() -> None:
     data["spec"]["pserver"]["storage"] = {"size": "1Gi"}
     job = spec.parse(data)
     roles: tuple[RoleName, ...] = ("trainer", "pserver", "master")
-    names = {str(each["name"]) for role in roles for each in environment(job, role, 0)}
+    names = {str(variable["name"]) for role in roles for variable in environment(job, role, 0)}
     assert {name for name in names if name.startswith("MLSTACK_") and f"`{name}`" not in readme} == set()

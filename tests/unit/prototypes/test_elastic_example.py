@@ -67,7 +67,7 @@ class Job:
         self.trainers[-1].start()
 
     def alive(self) -> list[Program]:
-        return [each for each in self.trainers if each.pid]
+        return [trainer for trainer in self.trainers if trainer.pid]
 
     def everybody(self) -> list[Program]:
         return [self.master, *self.pservers, *self.alive()]
@@ -97,7 +97,7 @@ class Job:
             lambda: len(self.counted()) >= count,
             what=f"{count} tasks",
             interval_s=0.01,
-            details=lambda: "\n".join(each.log_tail(10) for each in self.everybody()),
+            details=lambda: "\n".join(process.log_tail(10) for process in self.everybody()),
         )
 
 
@@ -177,13 +177,13 @@ def test_no_task_is_lost_or_counted_twice_whoever_is_killed(job: Job, seed: int)
     for trainer in job.alive():
         trainer.wait_until_finished(timeout_s=30)
     history = job.queue()["history"]
-    assert [(each["pass"], each["done"], each["left_out"]) for each in history] == [
+    assert [(entry["pass"], entry["done"], entry["left_out"]) for entry in history] == [
         (number, TASKS, 0) for number in range(PASSES)
     ]
     # A master may be killed after it put a task on record and before it told of it: twice at most here.
-    told = Counter(job.counted())
-    assert set(told.values()) == {1}
-    assert len(told) >= TASKS * PASSES - 2
+    counts = Counter(job.counted())
+    assert set(counts.values()) == {1}
+    assert len(counts) >= TASKS * PASSES - 2
     assert history[-1]["loss"] < history[0]["loss"] / 2
 
 

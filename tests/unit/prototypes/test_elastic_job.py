@@ -22,13 +22,13 @@ def job(**params: Any) -> TrainingJob:
     return training_job.parse(written)
 
 
-def images(found: TrainingJob) -> list[str]:
-    return [each["image"] for each in pods.pod_spec(found, "master")["containers"]]
+def images(job: TrainingJob) -> list[str]:
+    return [container["image"] for container in pods.pod_spec(job, "master")["containers"]]
 
 
-def mounts(found: TrainingJob, role: Any) -> list[list[str]]:
-    containers = pods.pod_spec(found, role)["containers"]
-    return [[one["mountPath"] for one in each["volumeMounts"]] for each in containers]
+def mounts(job: TrainingJob, role: Any) -> list[list[str]]:
+    containers = pods.pod_spec(job, role)["containers"]
+    return [[mount["mountPath"] for mount in container["volumeMounts"]] for container in containers]
 
 
 def test_the_etcd_comes_from_where_it_is_said_to_come_from() -> None:
@@ -58,7 +58,7 @@ def test_claims_are_mounted_where_it_is_said() -> None:
 def test_trainers_get_the_time_that_they_are_given() -> None:
     pod = pods.pod_spec(job(), "trainer", 0)
     assert pod["terminationGracePeriodSeconds"] == 60
-    assert {each["tolerationSeconds"] for each in pod["tolerations"]} == {300}
+    assert {toleration["tolerationSeconds"] for toleration in pod["tolerations"]} == {300}
 
 
 def test_a_job_has_its_priority_by_number_or_by_class() -> None:

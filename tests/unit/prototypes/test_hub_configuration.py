@@ -60,8 +60,8 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
 def config_map(root: Path, params: Mapping[str, Any]) -> Mapping[str, str]:
     """Render the hub of kubeflow-core and give the content of `jupyterhub-config`."""
     hub_alone = {"installCrds": False, "installOperator": False}
-    found = examples.render_one(root, "kubeflow/core/kubeflow-core", {**hub_alone, **params})
-    data: Mapping[str, str] = next(e.data["data"] for e in found.objects if e.name == "jupyterhub-config")
+    state = examples.render_one(root, "kubeflow/core/kubeflow-core", {**hub_alone, **params})
+    data: Mapping[str, str] = next(e.data["data"] for e in state.objects if e.name == "jupyterhub-config")
     return data
 
 
@@ -121,7 +121,7 @@ def test_the_form_offers_images_and_gpus(configure: Configure) -> None:
         notebookImages="a:1,b:1", notebookImage="b:1", notebookGpus=2, **gke
     ).KubeSpawner.profile_list
     image, gpu = profile["profile_options"]["image"], profile["profile_options"]["gpu"]
-    offered = {each["display_name"]: each["default"] for each in image["choices"].values()}
+    offered = {choice["display_name"]: choice["default"] for choice in image["choices"].values()}
     assert offered == {"a:1": False, "b:1": True}
     assert gpu["choices"]["g2"]["kubespawner_override"] == {
         "extra_resource_limits": {"nvidia.com/gpu": "2"},
@@ -133,7 +133,7 @@ def test_the_form_offers_images_and_gpus(configure: Configure) -> None:
 def test_the_default_image_is_always_among_the_choices(configure: Configure) -> None:
     (profile,) = configure(notebookImages=["a:1"], notebookImage="b:1").KubeSpawner.profile_list
     choices = profile["profile_options"]["image"]["choices"].values()
-    assert [each["kubespawner_override"]["image"] for each in choices] == ["b:1", "a:1"]
+    assert [choice["kubespawner_override"]["image"] for choice in choices] == ["b:1", "a:1"]
 
 
 @pytest.mark.slow
@@ -201,9 +201,9 @@ def test_generic_oauth_names_its_service(configure: Configure) -> None:
 
 
 def test_the_file_is_the_same_for_everyone(tmp_path: Path) -> None:
-    one = config_map(tmp_path / "one", {})
+    first = config_map(tmp_path / "one", {})
     other = config_map(
         tmp_path / "other", {"jupyterHubAuthenticator": "native", "disks": ["d"], "namespace": "n"}
     )
-    assert one["jupyterhub_config.py"] == other["jupyterhub_config.py"]
-    assert one["hub.json"] != other["hub.json"]
+    assert first["jupyterhub_config.py"] == other["jupyterhub_config.py"]
+    assert first["hub.json"] != other["hub.json"]

@@ -124,17 +124,17 @@ def test_all_tasks_of_a_job_find_each_other(chief: bool) -> None:
     processes = [start(tf_config(kind, index, **cluster)) for kind, index in tasks]
     ended = [process.communicate(timeout=60) for process in processes]
     assert [process.returncode for process in processes] == [0] * len(tasks), ended
-    seen = [json.loads(out) for out, _ in ended]
+    reports = [json.loads(out) for out, _ in ended]
     workers = 3 if chief else 2
-    assert sorted((task["job_name"], task["task_index"]) for task in seen) == [
+    assert sorted((report["job_name"], report["task_index"]) for report in reports) == [
         ("ps", 0),
         ("ps", 1),
         *(("worker", index) for index in range(workers)),
     ]
-    assert {(task["ps_hosts"], task["worker_hosts"]) for task in seen} == {
+    assert {(report["ps_hosts"], report["worker_hosts"]) for report in reports} == {
         (",".join(cluster["ps"]), ",".join(cluster.get("chief", []) + cluster["worker"]))
     }
-    assert [task["calls"] for task in seen if task["job_name"] == "ps"] == [list(range(workers))] * 2
+    assert [report["calls"] for report in reports if report["job_name"] == "ps"] == [list(range(workers))] * 2
 
 
 def test_the_source_comes_into_a_volume_that_is_roots_also_a_second_time(tmp_path: Path) -> None:

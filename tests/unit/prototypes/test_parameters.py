@@ -21,12 +21,12 @@ ROWS = yaml.safe_load((Path(examples.__file__).parent / "data" / "prototypes.yam
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("prototype", "params", "told"), ROWS["told"])
+@pytest.mark.parametrize(("prototype", "params", "text"), ROWS["told"])
 def test_a_doubtful_choice_is_said_and_an_ordinary_one_is_not(
-    tmp_path: Path, prototype: str, params: dict[str, Any], told: str | None
+    tmp_path: Path, prototype: str, params: dict[str, Any], text: str | None
 ) -> None:
     notes = examples.render_one(tmp_path / "app", f"kubeflow/{prototype}", params).notes
-    assert [note.startswith("it: ") and str(told) in note for note in notes] == [True] * (told is not None)
+    assert [note.startswith("it: ") and str(text) in note for note in notes] == [True] * (text is not None)
 
 
 @pytest.mark.slow
@@ -51,5 +51,5 @@ def test_a_parameter_reaches_its_place(
     name: str, params: dict[str, Any], kind: str, path: list[str | int], value: Any
 ) -> None:
     trial = PrototypeTrial(examples.prototype(name.rpartition("/")[2]))
-    found = [at(obj.data, path) for obj in trial.objects(params) if obj.kind == kind]
-    assert found[0] == value
+    values = [at(obj.data, path) for obj in trial.objects(params) if obj.kind == kind]
+    assert values[0] == value

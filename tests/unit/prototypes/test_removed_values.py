@@ -43,10 +43,10 @@ def holes(value: Any, path: str = "") -> Any:
 
 
 def test_a_value_with_a_default_need_not_be_given() -> None:
-    given = {name for each in examples.prototypes() for name, p in each.params.items() if p.required}
+    required = {name for p in examples.prototypes() for name, param in p.params.items() if param.required}
     serving = {"model_path", "modelRepositoryPath", "model", "modelStore", "steps", "imageA", "imageB"}
     data = {"server", "logDir", "selector"}
     files = {"modelPath", "inputFilePatterns", "inputFileFormat", "outputResultPrefix", "outputErrorPrefix"}
     scheduling = {"minMember", "quotas", "clusterQueue", "objective", "parameters"}
     pipelines = {"steps", "schedule", "applicationResource", "serveConfig"}
-    assert given == {"image", "entrypoint", *serving, *files, *data, *scheduling, *pipelines}
+    assert required == {"image", "entrypoint", *serving, *files, *data, *scheduling, *pipelines}

@@ -23,14 +23,14 @@ def widget(generation: int | None = None, **status: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "status": status}
 
 
-def said(status: str, reason: str = "", message: str = "", **more: Any) -> dict[str, Any]:
-    one = {"type": "Usable", "status": status, "reason": reason, "message": message, **more}
-    return {"conditions": [one]}
+def usable(status: str, reason: str = "", message: str = "", **more: Any) -> dict[str, Any]:
+    condition = {"type": "Usable", "status": status, "reason": reason, "message": message, **more}
+    return {"conditions": [condition]}
 
 
 def judged(data: dict[str, Any], rule: ReadyRule = RULE) -> tuple[str, str]:
-    found = assess(Facts(data=data), {rule.kind: rule})
-    return found.state, found.reason
+    readiness = assess(Facts(data=data), {rule.kind: rule})
+    return readiness.state, readiness.reason
 
 
 def field_rule(path: str, *values: str | int | float | bool) -> ReadyRule:
@@ -40,13 +40,13 @@ def field_rule(path: str, *values: str | int | float | bool) -> ReadyRule:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (said("True"), ("ready", "")),
-        (said("False", "Broken", "the axle is bent"), ("failed", "the axle is bent")),
-        (said("False", "Broken"), ("failed", "Broken")),
-        (said("False", "Building", "7 of 9 parts"), ("waiting", "7 of 9 parts")),
-        (said("Unknown"), ("waiting", "condition `Usable` is Unknown")),
+        (usable("True"), ("ready", "")),
+        (usable("False", "Broken", "the axle is bent"), ("failed", "the axle is bent")),
+        (usable("False", "Broken"), ("failed", "Broken")),
+        (usable("False", "Building", "7 of 9 parts"), ("waiting", "7 of 9 parts")),
+        (usable("Unknown"), ("waiting", "condition `Usable` is Unknown")),
         ({"phase": "Melted"}, ("done", "")),
-        ({"phase": "Sold", **said("False", "Broken", "late")}, ("failed", "late")),
+        ({"phase": "Sold", **usable("False", "Broken", "late")}, ("failed", "late")),
         ({"phase": "New"}, ("waiting", "has no condition `Usable` yet")),
         ({}, ("waiting", "has no condition `Usable` yet")),
         ({"conditions": {"Usable": "True"}}, ("waiting", "cannot be judged: status.conditions is no list")),
@@ -90,20 +90,20 @@ def test_fields(rule: ReadyRule, status: dict[str, Any], expected: tuple[str, st
 def test_a_failed_field_tells_the_message_of_the_status() -> None:
     failed = FieldSign(path=managed_fields.read("status.phase"), values=("Error",))
     rule = ReadyRule(kind=KIND, ready=ConditionSign(condition="Usable"), failed=failed)
-    told = judged(widget(phase="Error", message="no such part"), rule)
-    assert told == ("failed", "`status.phase` is Error: no such part")
+    verdict = judged(widget(phase="Error", message="no such part"), rule)
+    assert verdict == ("failed", "`status.phase` is Error: no such part")
 
 
 @pytest.mark.parametrize(
     ("generation", "status", "state"),
     [
-        (2, said("True"), "waiting"),
-        (2, {"observedGeneration": 1, **said("True")}, "waiting"),
-        (2, {"observedGeneration": 2, **said("True")}, "ready"),
-        (2, said("True", observedGeneration=1), "waiting"),
-        (2, said("True", observedGeneration=2), "ready"),
-        (2, said("False", "Broken"), "waiting"),
-        (None, said("True"), "ready"),
+        (2, usable("True"), "waiting"),
+        (2, {"observedGeneration": 1, **usable("True")}, "waiting"),
+        (2, {"observedGeneration": 2, **usable("True")}, "ready"),
+        (2, usable("True", observedGeneration=1), "waiting"),
+        (2, usable("True", observedGeneration=2), "ready"),
+        (2, usable("False", "Broken"), "waiting"),
+        (None, usable("True"), "ready"),
     ],
 )
 def test_the_newest_generation_must_have_been_seen_where_the_rule_says_so(
@@ -114,8 +114,8 @@ def test_the_newest_generation_must_have_been_seen_where_the_rule_says_so(
 
 
 def test_what_is_not_of_the_newest_generation_counts_for_no_rule() -> None:
-    assert judged(widget(2, observedGeneration=1, **said("True"))) == ("waiting", UNSEEN)
-    assert judged(widget(2, **said("True"))) == ("ready", "")
+    assert judged(widget(2, observedGeneration=1, **usable("True"))) == ("waiting", UNSEEN)
+    assert judged(widget(2, **usable("True"))) == ("ready", "")
 
 
 def test_a_rule_of_the_app_comes_before_the_one_built_in() -> None:
@@ -129,11 +129,11 @@ def test_a_rule_of_the_app_comes_before_the_one_built_in() -> None:
 
 def test_a_rule_holds_for_its_kind_alone() -> None:
     other = {**widget(), "kind": "Gadget"}
-    assert judged({**other, "status": said("Unknown")})[0] == "ready"
-    assert judged({**widget(**said("Unknown")), "apiVersion": "other.com/v1"})[0] == "ready"
+    assert judged({**other, "status": usable("Unknown")})[0] == "ready"
+    assert judged({**widget(**usable("Unknown")), "apiVersion": "other.com/v1"})[0] == "ready"
 
 
 def test_what_is_being_deleted_is_not_ready_by_any_rule() -> None:
-    data = widget(**said("True"))
+    data = widget(**usable("True"))
     data["metadata"]["deletionTimestamp"] = "2027-01-15T07:00:00Z"
     assert judged(data)[0] == "terminating"

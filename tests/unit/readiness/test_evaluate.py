@@ -52,15 +52,15 @@ def test_whether_a_kind_has_a_status_is_known_to_who_may_not_read_definitions(
     still: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     still.cluster.create(crd(group="example.com"))
-    wanted, one = still.apply(WIDGET), evaluator_of(still)
+    wanted, evaluator = still.apply(WIDGET), evaluator_of(still)
     live = still.cluster.get(ObjectRef.of(wanted.data))
 
     def refuse(ref: ObjectRef) -> Any:
         raise ForbiddenError("`ada` may not get definitions")
 
     monkeypatch.setattr(still.cluster, "get", refuse)
-    assert one.evaluate(wanted, live, now_s=still.clock.now_s()).readiness.state == "ready"
-    assert one.notes == []
+    assert evaluator.evaluate(wanted, live, now_s=still.clock.now_s()).readiness.state == "ready"
+    assert evaluator.notes == []
 
 
 @pytest.mark.parametrize(("subresources", "expected"), [({"status": {}}, "waiting"), ({}, "ready")])
@@ -96,24 +96,24 @@ def webhook() -> dict[str, Any]:
 
 
 def test_a_webhook_is_ready_when_its_service_has_an_endpoint(still: Watched) -> None:
-    wanted, one = still.apply(webhook()), evaluator_of(still)
-    assert state(still, one, wanted) == "waiting"
+    wanted, evaluator = still.apply(webhook()), evaluator_of(still)
+    assert state(still, evaluator, wanted) == "waiting"
     endpoints = [{"addresses": ["10.0.0.1"], "conditions": {"ready": False}}]
     labels = {"kubernetes.io/service-name": "hook"}
     metadata = {"name": "hook-1", "namespace": "ml", "labels": labels}
     slices = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4"}
     still.cluster.apply({**slices, "metadata": metadata, "endpoints": endpoints})
     still.clock.sleep(FRESH_S)
-    assert state(still, one, wanted) == "waiting"
+    assert state(still, evaluator, wanted) == "waiting"
     endpoints[0]["conditions"] = {"ready": True}
     still.cluster.apply({**slices, "metadata": metadata, "endpoints": endpoints})
     still.clock.sleep(FRESH_S)
-    assert state(still, one, wanted) == "ready"
+    assert state(still, evaluator, wanted) == "ready"
 
 
 def test_a_claim_of_a_class_that_binds_late_is_ready(still: Watched) -> None:
-    made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"}}
-    still.cluster.create({**made, "provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer"})
+    storage_class = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"}}
+    still.cluster.create({**storage_class, "provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer"})
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
     for name, expected in (("late", "ready"), ("other", "waiting")):
@@ -138,16 +138,16 @@ def test_nodes_are_asked_for_once_in_a_while_and_not_while_the_server_is_away() 
 
     pods = listed("v1", "Pod", namespace="ml").items
     sets = listed("apps/v1", "ReplicaSet", namespace="ml").items
-    one = StatusEvaluator(watched.cluster, wait_for_load_balancer=False)
-    one.relatives = Relatives([*pods, *sets])
+    evaluator = StatusEvaluator(watched.cluster, wait_for_load_balancer=False)
+    evaluator.relatives = Relatives([*pods, *sets])
     watched.cluster.list = counting  # type: ignore[method-assign]
     for _ in range(3):
-        assert state(watched, one, wanted) == "waiting"
+        assert state(watched, evaluator, wanted) == "waiting"
     assert asked == ["Node"]
     watched.clock.sleep(FRESH_S)
     live = watched.cluster.get(ObjectRef.of(wanted.data))
-    found = one.evaluate(wanted, live, now_s=watched.clock.now_s()).readiness
-    assert "no node of this cluster has nvidia.com/gpu" in found.reason
+    readiness = evaluator.evaluate(wanted, live, now_s=watched.clock.now_s()).readiness
+    assert "no node of this cluster has nvidia.com/gpu" in readiness.reason
 
 
 # --- logs ---
@@ -200,14 +200,14 @@ class Crashing:
 
     def evaluator(self, *secrets: str) -> StatusEvaluator:
         """Give an evaluator that reads logs."""
-        made = Logs(self.cluster, secrets)
-        return StatusEvaluator(self.cluster, wait_for_load_balancer=False, logs=made)
+        logs = Logs(self.cluster, secrets)
+        return StatusEvaluator(self.cluster, wait_for_load_balancer=False, logs=logs)
 
     def reason(self, wanted: KubeObject, evaluator: StatusEvaluator | None = None) -> str:
         """Give why an object does not work."""
         live = self.cluster.get(ObjectRef.of(wanted.data))
-        seen = (evaluator or self.evaluator()).evaluate(wanted, live, now_s=self.watched.clock.now_s())
-        return seen.readiness.reason
+        status = (evaluator or self.evaluator()).evaluate(wanted, live, now_s=self.watched.clock.now_s())
+        return status.readiness.reason
 
 
 @pytest.fixture
@@ -218,9 +218,9 @@ def crashing() -> Crashing:
 @pytest.mark.parametrize("previous", [True, False], ids=["started again", "ended"])
 def test_a_reason_ends_with_the_last_five_lines(crashing: Crashing, previous: bool) -> None:
     wanted = crashing.pod(text="\n".join(f"line {number}" for number in range(9)), previous=previous)
-    said = "exit code 1: line 4 | line 5 | line 6 | line 7 | line 8"
+    tail = "exit code 1: line 4 | line 5 | line 6 | line 7 | line 8"
     how = "CrashLoopBackOff: " if previous else ""
-    assert crashing.reason(wanted) == f"container main: {how}{said}"
+    assert crashing.reason(wanted) == f"container main: {how}{tail}"
     assert crashing.asked == [("p/main", previous)]
 
 
@@ -232,17 +232,17 @@ def test_the_message_that_a_container_left_is_enough(crashing: Crashing) -> None
 
 def test_secrets_and_what_terminals_obey_are_not_shown(crashing: Crashing) -> None:
     wanted = crashing.pod(text=f"\x1b[31mhunter2\x1b[0m\x07 or x\r\n\n{'long ' * 100}")
-    said = crashing.reason(wanted, crashing.evaluator("hunter2")).partition("exit code 1: ")[2]
-    assert said.startswith("******** or x | long long")
-    assert said.endswith("long …")
-    assert len(said) < 250
+    tail = crashing.reason(wanted, crashing.evaluator("hunter2")).partition("exit code 1: ")[2]
+    assert tail.startswith("******** or x | long long")
+    assert tail.endswith("long …")
+    assert len(tail) < 250
 
 
 def test_what_secrets_hold_is_masked_however_it_stands_there() -> None:
-    one = KubeObject(data=secret(token="hunter2", file="first line\nsecond line", short="abc"))
-    found = hidden([one, KubeObject(data=deployment())], ["of a parameter"])
-    said = "hunter2, aHVudGVyMg==, first line, second line, of a parameter, abc"
-    assert masking.mask_text(said, found) == "********, ********, ********, ********, ********, abc"
+    obj = KubeObject(data=secret(token="hunter2", file="first line\nsecond line", short="abc"))
+    secrets = hidden([obj, KubeObject(data=deployment())], ["of a parameter"])
+    text = "hunter2, aHVudGVyMg==, first line, second line, of a parameter, abc"
+    assert masking.mask_text(text, secrets) == "********, ********, ********, ********, ********, abc"
     encoded = {"apiVersion": "v1", "kind": "Secret", "data": {"token": "aHVudGVyMg==", "odd": "%"}}
     assert "hunter2" in hidden([KubeObject(data=encoded)], ())
 
@@ -285,11 +285,11 @@ def test_a_silent_node_is_waited_for_once(crashing: Crashing, monkeypatch: pytes
     monkeypatch.setattr(parallel, "prefetch", counted)
     crashing.answers.clear()
     evaluator, wanted = crashing.evaluator(), [crashing.pod(name, text="bye") for name in ("p", "q", "r")]
-    assert [crashing.reason(one, evaluator).endswith("exit code 1") for one in wanted] == [True] * 3
+    assert [crashing.reason(obj, evaluator).endswith("exit code 1") for obj in wanted] == [True] * 3
     assert [timeout for timeout in waits if timeout] == [evaluate.PATIENCE_S]
     crashing.answers.set()
     wait_until(
-        lambda: all(crashing.reason(one, evaluator).endswith(": bye") for one in wanted), what="the logs"
+        lambda: all(crashing.reason(obj, evaluator).endswith(": bye") for obj in wanted), what="the logs"
     )
 
 

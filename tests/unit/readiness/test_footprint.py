@@ -150,12 +150,12 @@ def test_pods_of_a_training_job_are_known_as_its_controller_makes_them() -> None
     }
     job = obj("paddlepaddle.org/TrainingJob", spec)
     for template in pods_of(job):
-        made = pod_spec(training_job.parse(job.data), template.role)
-        assert requests(template.spec) == requests(made)
-        assert template.spec["nodeSelector"] == made.get("nodeSelector")
-        assert template.spec.get("priorityClassName") in (None, made["priorityClassName"])
-        assert template.containers[0]["image"] == made["containers"][0]["image"]
-        assert set(template.spec) <= set(made)
+        expected = pod_spec(training_job.parse(job.data), template.role)
+        assert requests(template.spec) == requests(expected)
+        assert template.spec["nodeSelector"] == expected.get("nodeSelector")
+        assert template.spec.get("priorityClassName") in (None, expected["priorityClassName"])
+        assert template.containers[0]["image"] == expected["containers"][0]["image"]
+        assert set(template.spec) <= set(expected)
 
 
 def test_trainers_of_other_jobs_may_go_for_those_of_a_training_job() -> None:

@@ -93,8 +93,8 @@ def test_a_suspended_ray_job_reads_what_is_new_when_it_resumes() -> None:
 )
 def test_what_a_job_cannot_follow_needs_a_new_run(live: Data, change: FieldChange, why: str) -> None:
     for changes in ([change], [*IN_PLACE, change]):
-        said = needs_new_run(live, changes) or ""
-        assert said.startswith("cnn: ") and why in said
+        reason = needs_new_run(live, changes) or ""
+        assert reason.startswith("cnn: ") and why in reason
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ def stuck(reason: str, message: str = "", *, created: str = OLD) -> dict[str, An
 def runs(name: str = "p", *, ready: bool = False, spec: Any = None, **container: Any) -> dict[str, Any]:
     """Build a pod whose container `main` runs."""
     status = {"name": "main", "ready": ready, "state": {"running": {}}, **container}
-    made = pod(name, phase="Running", conditions=conditions(Ready=str(ready)), containerStatuses=[status])
-    return {**made, "spec": {"containers": [{"name": "main", **(spec or {})}]}}
+    obj = pod(name, phase="Running", conditions=conditions(Ready=str(ready)), containerStatuses=[status])
+    return {**obj, "spec": {"containers": [{"name": "main", **(spec or {})}]}}
 
 
 def event(
@@ -137,17 +137,17 @@ def cases() -> Iterator[tuple[str, dict[str, Any], str, str]]:
             if facts.get("status"):
                 facts["status"] = written(facts["status"])
             if "pods" in facts:
-                facts["pods"] = [written_pod(**each) for each in facts["pods"]]
+                facts["pods"] = [written_pod(**fields) for fields in facts["pods"]]
             yield kind, facts, row["state"], row["reason"]
 
 
 CASES = [*cases()]
 
 
-def assert_told(found: Readiness, state: str, reason: str) -> None:
+def assert_told(ready: Readiness, state: str, reason: str) -> None:
     head, dots, tail = reason.partition("…")
-    assert found.state == state
-    assert found.reason.startswith(head) and found.reason.endswith(tail) if dots else found.reason == reason
+    assert ready.state == state
+    assert ready.reason.startswith(head) and ready.reason.endswith(tail) if dots else ready.reason == reason
 
 
 @pytest.mark.parametrize(("kind", "facts", "state", "reason"), CASES)
@@ -260,9 +260,9 @@ def test_a_pod_that_its_node_turned_away_fails_no_workload(reason: str) -> None:
 
 def test_what_pods_only_queue_for_is_told_apart() -> None:
     events = [event("uid-p", "TriggeredScaleUp", "pod triggered scale-up", "Normal")]
-    found = judge_pod(unscheduled(), events=events)
-    assert (found.queue, found.resource) == ("new-node", "nvidia.com/gpu")
-    assert found.reason.endswith("; the autoscaler is adding a node")
+    readiness = judge_pod(unscheduled(), events=events)
+    assert (readiness.queue, readiness.resource) == ("new-node", "nvidia.com/gpu")
+    assert readiness.reason.endswith("; the autoscaler is adding a node")
     assert judge_pod(unscheduled()).queue == "node"
     refused = {"conditions": conditions(ReplicaFailure=("True", "FailedCreate", QUOTA))}
     assert judge("apps/v1", "Deployment", status=refused).queue == "quota"
@@ -291,8 +291,8 @@ def test_what_pods_only_queue_for_is_told_apart() -> None:
     ],
 )
 def test_a_probe_that_has_not_answered_yet_is_named(probe: Any, started: bool, reason: str) -> None:
-    found = judge_pod(runs(spec=probe, started=started))
-    assert found.reason == f"container main runs, but its {reason} has not succeeded yet"
+    readiness = judge_pod(runs(spec=probe, started=started))
+    assert readiness.reason == f"container main runs, but its {reason} has not succeeded yet"
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "ReplicaSet"])
@@ -302,8 +302,8 @@ def test_a_probe_that_fails_is_the_reason_of_its_workload(kind: str) -> None:
         event("uid-p", "Unhealthy", "Readiness probe failed: one\ntwo", container="main"),
     ]
     status = {"readyReplicas": 0, "updatedReplicas": 1, "replicas": 1}
-    found = judge("apps/v1", kind, status=status, pods=[runs()], events=events)
-    assert found.reason == "0 of 1 pods ready: container main: Readiness probe failed: one | two"
+    readiness = judge("apps/v1", kind, status=status, pods=[runs()], events=events)
+    assert readiness.reason == "0 of 1 pods ready: container main: Readiness probe failed: one | two"
 
 
 def test_a_readiness_gate_says_what_it_waits_for() -> None:
@@ -323,6 +323,6 @@ def test_of_the_old_pods_of_a_stateful_set_the_one_is_named_that_is_stuck_for_go
         pod("s-1", labels=labels, containerStatuses=broken),
     ]
     status = {"updateRevision": "new", "currentRevision": "old", "replicas": 2}
-    found = judge("apps/v1", "StatefulSet", pods=pods, spec={"replicas": 2}, status=status)
-    assert "old pod s-1 is stuck (container main: InvalidImageName)" in found.reason
-    assert found.reason.endswith("kubectl delete pod s-1")
+    readiness = judge("apps/v1", "StatefulSet", pods=pods, spec={"replicas": 2}, status=status)
+    assert "old pod s-1 is stuck (container main: InvalidImageName)" in readiness.reason
+    assert readiness.reason.endswith("kubectl delete pod s-1")

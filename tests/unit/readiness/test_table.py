@@ -101,9 +101,9 @@ def data_of(key: str, case: Case) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("key", "case"), ALL, ids=[f"{key}-{case.state}" for key, case in ALL])
 def test_rule(key: str, case: Case) -> None:
-    found = assess(Facts(data=data_of(key, case), now_s=NOW_S, **case.facts))
-    assert found.state == case.state
-    assert case.reason in found.reason
+    readiness = assess(Facts(data=data_of(key, case), now_s=NOW_S, **case.facts))
+    assert readiness.state == case.state
+    assert case.reason in readiness.reason
 
 
 def test_every_rule_has_ready_waiting_and_failed_cases() -> None:
@@ -128,11 +128,11 @@ def undeclared(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str
         return
     for name, inner in value.items():
         more = schema.get("additionalProperties")
-        found = (schema.get("properties") or {}).get(name) or (more if isinstance(more, Mapping) else None)
-        if found is None:
+        declared = (schema.get("properties") or {}).get(name) or (more if isinstance(more, Mapping) else None)
+        if declared is None:
             yield f"{path}.{name}"
         else:
-            yield from undeclared(inner, found, f"{path}.{name}")
+            yield from undeclared(inner, declared, f"{path}.{name}")
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def undeclared(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str
 def test_rules_read_fields_that_the_kinds_have(key: str) -> None:
     definition = yaml.load(upstream.crd(DEFINITIONS[key]).read_text(), Loader=yaml.CSafeLoader)
     version = CASES[key][0].rpartition("/")[2]
-    served = next(one for one in definition["spec"]["versions"] if one["name"] == version)
+    served = next(entry for entry in definition["spec"]["versions"] if entry["name"] == version)
     schema = served["schema"]["openAPIV3Schema"]
     strange = [
         name
@@ -158,8 +158,8 @@ def test_half_written_statuses_break_no_rule(example: tuple[str, Case], data: st
     for name in list(status):
         if data.draw(st.booleans()):
             status[name] = None
-    found = assess(Facts(data=data_of(key, case) | {"status": status or None}, now_s=NOW_S))
-    assert found.state in {"ready", "waiting", "failed", "done", "suspended", "terminating"}
+    readiness = assess(Facts(data=data_of(key, case) | {"status": status or None}, now_s=NOW_S))
+    assert readiness.state in {"ready", "waiting", "failed", "done", "suspended", "terminating"}
 
 
 @given(st.sampled_from(sorted(CASES)), st.floats(0, 1e6))

@@ -38,7 +38,7 @@ def annotated(data: dict[str, Any], **annotations: str) -> dict[str, Any]:
 def test_what_runs_is_ready(running: Watched) -> None:
     web, settings = running.apply(deployment(replicas=3)), running.apply(config_map())
     assert running.wait(web, settings) < 5
-    assert {found.state for found in running.found.values()} == {"ready"}
+    assert {readiness.state for readiness in running.found.values()} == {"ready"}
     assert "ConfigMap" not in running.cluster.watches
 
 

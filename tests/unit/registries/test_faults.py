@@ -52,7 +52,7 @@ def begun(folder: Path, command: Command) -> Path:
     return app.root
 
 
-def kept(root: Path) -> Tree:
+def files_of(root: Path) -> Tree:
     """Give an app's files, without what a killed command may leave and nobody reads."""
     return {
         path: text for path, text in read_tree(root).items() if not path.endswith((".tmp", ".mlstack/lock"))
@@ -89,14 +89,14 @@ def dying_at(step: int, command: Command, root: Path) -> int:
 def test_killed_at_any_step_the_same_command_again_does_it(tmp_path: Path, command: Command) -> None:
     undisturbed = begun(tmp_path / "undisturbed", command)
     command(undisturbed)
-    expected, step, code = kept(undisturbed), 1, -KILLED
+    expected, step, code = files_of(undisturbed), 1, -KILLED
     while code == -KILLED:
         step += 3
         root = begun(tmp_path / str(step), command)
         code = dying_at(step, command, root)
         # What was removed before its files were is not there to be removed again.
         (restore if command is remove and not AppDir(root).lock.packages else command)(root)
-        assert kept(root) == expected, step
+        assert files_of(root) == expected, step
         assert package_changes.verify_packages(AppDir(root)).ok
     assert (code, step > 40) == (0, True)
 
@@ -118,7 +118,7 @@ except ConfigError as error:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("place", "mount", "told"),
+    ("place", "mount", "message"),
     [
         ("vendor", "mount -t tmpfs -o size=8k,nr_inodes=6 none", "the disk is full; nothing was changed"),
         ("vendor", "mount -t tmpfs -o ro none", "the file system is read-only; nothing was changed"),
@@ -126,20 +126,20 @@ except ConfigError as error:
     ],
     ids=["full", "vendor", "app"],
 )
-def test_what_cannot_be_written_is_not_begun(tmp_path: Path, place: str, mount: str, told: str) -> None:
+def test_what_cannot_be_written_is_not_begun(tmp_path: Path, place: str, mount: str, message: str) -> None:
     if shutil.which("unshare") is None:
         pytest.skip("unshare is not on PATH")
     root = small_app(tmp_path, installed=False).root
     (root / "vendor").mkdir()
-    before, folder = kept(root), root / place
+    before, folder = files_of(root), root / place
     script = f'{mount} {folder if "bind" in mount else ""} "{folder}" && exec "$1" -c "$0" "$2"'
     arguments = [script, IN_A_NAMESPACE, sys.executable, str(tmp_path)]
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "mount" in done.stderr or "unshare" in done.stderr:
         pytest.skip("no file systems may be mounted here")
-    assert told in done.stdout, done
-    assert kept(root) == before
+    assert message in done.stdout, done
+    assert files_of(root) == before
     install(root)
     assert package_changes.verify_packages(AppDir(root)).ok
 

@@ -83,7 +83,7 @@ def test_fetching_a_requirement_at_a_revision_locks_that_commit(tmp_path: Path) 
     ):
         wanted = PackageRef(registry="own", name="jobs", version=version)
         fetched, _ = fetch_all(refs, wanted, root=tmp_path)
-        assert [(each.locked.name, each.locked.version) for each in fetched] == [
+        assert [(package.locked.name, package.locked.version) for package in fetched] == [
             ("jobs", expected),
             ("common", "0.1.0"),
         ]
@@ -104,7 +104,7 @@ def test_retired_names_are_locked_unless_the_registry_lies_on_this_machine(tmp_p
         RegistryRef(name="near", address=str(repo), protocol="directory"),
     ]
     wanted = [PackageRef(registry=ref.name, name="jobs") for ref in refs]
-    far, near = (fetch_all(refs, each, root=tmp_path)[1] for each in wanted)
+    far, near = (fetch_all(refs, ref, root=tmp_path)[1] for ref in wanted)
     assert far.retired == (Retired(names=("old-job",), reason="nobody runs it"),)
     assert near.retired == ()
 

@@ -239,7 +239,7 @@ def test_an_artifact_with_a_hostile_archive_is_refused(fake: FakeRegistry) -> No
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "message"),
     [
         (Reply(status=500), "HTTP 500"),
         (Reply(status=429, body=b'{"errors": [{"code": "TOOMANYREQUESTS"}]}'), "TOOMANYREQUESTS"),
@@ -256,12 +256,12 @@ def test_an_artifact_with_a_hostile_archive_is_refused(fake: FakeRegistry) -> No
     ],
 )
 def test_a_registry_that_fails_is_told_in_a_sentence(
-    fake: FakeRegistry, pauses: list[float], reply: Reply, told: str
+    fake: FakeRegistry, pauses: list[float], reply: Reply, message: str
 ) -> None:
     fake.fault = lambda *request: reply
     with pytest.raises(RegistryError) as caught:
         assert opened(fake.host).index
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.hint
 
 
@@ -307,9 +307,9 @@ def test_a_token_is_had_with_the_login_and_only_for_it(fake: FakeRegistry) -> No
         assert opened(fake.host).index
     log_in(fake.host)
     round_trip(fake.host)
-    shown = [path for _, path, headers in fake.requests if "Basic" in headers.get("Authorization", "")]
-    assert shown
-    assert all(path.startswith("/token") for path in shown)
+    paths = [path for _, path, headers in fake.requests if "Basic" in headers.get("Authorization", "")]
+    assert paths
+    assert all(path.startswith("/token") for path in paths)
 
 
 def test_a_blob_that_lies_elsewhere_is_had_without_our_login(fake: FakeRegistry) -> None:
@@ -335,34 +335,34 @@ def test_a_blob_that_lies_elsewhere_is_had_without_our_login(fake: FakeRegistry)
 @pytest.mark.parametrize("host", ["example.org", "https://example.org/v1/", "https://example.org"])
 def test_credentials_are_found_however_docker_writes_the_host(host: str) -> None:
     log_in(host)
-    found = credentials("example.org").get("")
-    assert found is not None
-    assert (found.user, found.password) == (USER, PASSWORD)
-    assert PASSWORD not in repr(found)
+    login = credentials("example.org").get("")
+    assert login is not None
+    assert (login.user, login.password) == (USER, PASSWORD)
+    assert PASSWORD not in repr(login)
 
 
 def test_an_identity_token_is_taken_from_a_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     helper(tmp_path, monkeypatch, """echo '{"Username": "<token>", "Secret": "long"}'""")
     configure({"credsStore": "tests"})
-    found = credentials("example.org").get("")
-    assert found is not None
-    assert (found.identity_token, found.password) == ("long", "")
+    login = credentials("example.org").get("")
+    assert login is not None
+    assert (login.identity_token, login.password) == ("long", "")
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [("exit 1", None), ("echo x", "gives no credentials that can be read"), (None, "cannot be had")],
 )
 def test_a_helper_that_knows_nothing_is_passed_over_and_one_that_fails_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, told: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, message: str | None
 ) -> None:
     configure({"credsStore": "tests"})
     if script:
         helper(tmp_path, monkeypatch, script)
-    if told is None:
+    if message is None:
         assert credentials("example.org") == {}
         return
-    with pytest.raises(RegistryError, match=told):
+    with pytest.raises(RegistryError, match=message):
         credentials("example.org")
 
 
@@ -661,24 +661,24 @@ def test_a_tag_or_digest_that_is_not_there_installs_nothing(
 
 def new_app(tmp_path: Path, host: str) -> AppDir:
     apps.init(tmp_path / "demo", "demo", default_registry=False)
-    made = AppDir(tmp_path / "demo")
-    operations.add_registry(made, "own", f"oci://{host}/ml")
-    return made
+    app = AppDir(tmp_path / "demo")
+    operations.add_registry(app, "own", f"oci://{host}/ml")
+    return app
 
 
 @pytest.mark.slow
 def test_what_is_locked_comes_again_after_newer_versions(fake: FakeRegistry, tmp_path: Path) -> None:
     publish(fake.host, as_files(COMMON))
     first = publish(fake.host, as_files(JOBS))
-    made = new_app(tmp_path, fake.host)
-    packages.install_packages(made, ["own/jobs@^0.1"])
-    revisions = {p.full_name: p.revision for p in AppDir(made.root).lock.packages}
+    app = new_app(tmp_path, fake.host)
+    packages.install_packages(app, ["own/jobs@^0.1"])
+    revisions = {p.full_name: p.revision for p in AppDir(app.root).lock.packages}
     assert revisions["own/jobs"] == first.manifest_digest
-    before = read_tree(made.root)
+    before = read_tree(app.root)
     publish(fake.host, as_files(next_jobs()))
-    shutil.rmtree(made.root / "vendor")
-    packages.restore_packages(AppDir(made.root))
-    assert read_tree(made.root) == before
+    shutil.rmtree(app.root / "vendor")
+    packages.restore_packages(AppDir(app.root))
+    assert read_tree(app.root) == before
 
 
 @pytest.mark.slow
@@ -686,8 +686,8 @@ def test_a_package_is_named_by_its_digest(fake: FakeRegistry, tmp_path: Path) ->
     publish(fake.host, as_files(COMMON))
     first = publish(fake.host, as_files(JOBS))
     publish(fake.host, as_files(next_jobs()))
-    made = new_app(tmp_path, fake.host)
-    packages.install_packages(made, ["own/jobs", f"own/jobs@{first.manifest_digest}"])
-    versions = [p.version for p in AppDir(made.root).lock.packages if p.name == "jobs"]
+    app = new_app(tmp_path, fake.host)
+    packages.install_packages(app, ["own/jobs", f"own/jobs@{first.manifest_digest}"])
+    versions = [p.version for p in AppDir(app.root).lock.packages if p.name == "jobs"]
     assert versions == ["0.1.0", "0.10.0"]
-    assert [str(ref) for ref in AppDir(made.root).app.packages] == ["own/jobs", "own/jobs@0.1.0"]
+    assert [str(ref) for ref in AppDir(app.root).app.packages] == ["own/jobs", "own/jobs@0.1.0"]

@@ -59,7 +59,7 @@ def test_a_push_is_tried_again_after_a_pause(
 
 @pytest.mark.parametrize("step", WRITES)
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "message"),
     [
         (Reply(status=500), "HTTP 500"),
         (Reply(status=403, body=b'{"errors": [{"code": "DENIED", "message": "quota"}]}'), "does not allow"),
@@ -69,10 +69,10 @@ def test_a_push_is_tried_again_after_a_pause(
     ],
 )
 def test_a_push_that_fails_is_told_and_can_be_done_again(
-    fake: FakeRegistry, step: str, reply: Reply, told: str
+    fake: FakeRegistry, step: str, reply: Reply, message: str
 ) -> None:
     fake.fault = replying(reply, STEPS[step])
-    with pytest.raises(RegistryError, match=told) as caught:
+    with pytest.raises(RegistryError, match=message) as caught:
         publish(fake)
     assert caught.value.hint
     assert ("ml/mlstack-registry", "index") not in fake.manifests
@@ -202,7 +202,7 @@ def test_a_list_that_leads_to_another_host_does_not_take_our_login_along(fake: F
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "message"),
     [
         (Reply(body=b'{"tags": ["0.1'), "its list of tags of `ml/jobs` cannot be read"),
         (Reply(body=b"<html>"), "its list of tags of `ml/jobs` cannot be read"),
@@ -211,9 +211,9 @@ def test_a_list_that_leads_to_another_host_does_not_take_our_login_along(fake: F
         (Reply(body=b'{"tags"', headers={"Content-Length": "900"}, cut=True), "the connection broke"),
     ],
 )
-def test_tags_that_cannot_be_listed_are_told(fake: FakeRegistry, reply: Reply, told: str) -> None:
+def test_tags_that_cannot_be_listed_are_told(fake: FakeRegistry, reply: Reply, message: str) -> None:
     listed(fake).fault = replying(reply, lambda method, path: "/tags/list" in path)
-    with pytest.raises(RegistryError, match=told) as caught:
+    with pytest.raises(RegistryError, match=message) as caught:
         assert opened(f"oci://{fake.host}/ml/jobs", fresh=True).index
     assert caught.value.hint
 

@@ -96,23 +96,23 @@ def app_of(folder: Path, address: str, protocol: str = "directory", *, lock: Loc
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> AppDir:
+def app(tmp_path: Path) -> AppDir:
     registry_folder(tmp_path / "registry", index=INDEX)
     return app_of(tmp_path, "../registry")
 
 
 @pytest.mark.parametrize("name", ["moved", "own/any/moved", "io.ksonnet.pkg.moved"])
-def test_a_retired_name_answers_with_what_to_do_instead(made: AppDir, name: str) -> None:
+def test_a_retired_name_answers_with_what_to_do_instead(app: AppDir, name: str) -> None:
     with pytest.raises(NotFoundError) as caught:
-        find_usable(made, name)
+        find_usable(app, name)
     assert caught.value.describe() == (
         "error: `moved` is retired: it moved\nhint: mlstack pkg install own/jobs"
     )
 
 
-def test_a_name_without_anything_in_its_place_says_so(made: AppDir) -> None:
+def test_a_name_without_anything_in_its_place_says_so(app: AppDir) -> None:
     with pytest.raises(NotFoundError) as caught:
-        find_usable(made, "older-job")
+        find_usable(app, "older-job")
     assert caught.value.hint == "registry `own` has nothing in its place"
 
 
@@ -123,14 +123,14 @@ def test_what_is_installed_comes_first(tmp_path: Path) -> None:
     jobs["tf-serving/prototype.yaml"] = serving.replace(
         "name: tf-serving", "name: tf-serving\n        aliases: [moved]"
     )
-    made = app_of(tmp_path, "../registry")
-    write_tree(made.root, vendored(jobs, registry="own"))
-    assert find_usable(made, "moved")[0].name == "tf-serving"
+    app = app_of(tmp_path, "../registry")
+    write_tree(app.root, vendored(jobs, registry="own"))
+    assert find_usable(app, "moved")[0].name == "tf-serving"
 
 
-def test_other_names_are_not_found_as_ever(made: AppDir) -> None:
+def test_other_names_are_not_found_as_ever(app: AppDir) -> None:
     with pytest.raises(NotFoundError, match="no installed package has a prototype `new-job`"):
-        find_usable(made, "new-job")
+        find_usable(app, "new-job")
 
 
 def test_a_registry_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_the_packages_of_the_launch_can_be_fetched_with_what_they_require(name: 
 
 def test_retired_names_are_given_once_and_lead_to_what_has_them_now(tmp_path: Path) -> None:
     index = opened("bundled", protocol="directory", root=tmp_path).index
-    names = [name for each in index.retired for name in each.names]
+    names = [name for retired in index.retired for name in retired.names]
     assert {"mxnet-job", "katib", "spartakus"} <= set(names)
     assert len(names) == len(set(names))
     assert not set(names) & {*index.packages}
@@ -190,21 +190,21 @@ def test_retired_names_are_given_once_and_lead_to_what_has_them_now(tmp_path: Pa
         for p in package.prototypes
         for name in p.names
     }
-    led = {name: each.instead for each in index.retired for name in each.names if name in brought}
+    led = {name: retired.instead for retired in index.retired for name in retired.names if name in brought}
     assert not [name for name, step in led.items() if f"pkg install kubeflow/{brought[name]}" not in step]
 
 
 def test_what_to_do_instead_of_a_retired_name_names_what_is_there(tmp_path: Path) -> None:
     index = opened("bundled", protocol="directory", root=tmp_path).index
-    said = " ".join(each.instead for each in index.retired)
-    prototypes = {name for each in examples.prototypes() for name in (each.name, *each.aliases)}
-    assert set(re.findall(r"mlstack generate (\S+)", said)) <= prototypes
-    assert {f"kubeflow/{name}" for name in index.packages} >= set(re.findall(r"pkg install ([^\s,]+)", said))
+    text = " ".join(retired.instead for retired in index.retired)
+    prototypes = {name for p in examples.prototypes() for name in (p.name, *p.aliases)}
+    assert set(re.findall(r"mlstack generate (\S+)", text)) <= prototypes
+    assert {f"kubeflow/{name}" for name in index.packages} >= set(re.findall(r"pkg install ([^\s,]+)", text))
 
 
 def test_presets_are_found_by_name() -> None:
     assert {"minikube", "gke"} <= set(files.presets())
     assert files.preset("nothing") is None
-    found = files.preset("gke")
-    assert found is not None
-    assert (found / "environment.yaml").is_file()
+    preset = files.preset("gke")
+    assert preset is not None
+    assert (preset / "environment.yaml").is_file()

@@ -36,10 +36,10 @@ def asks(*refs: str, **environments: tuple[str, ...]) -> Requirements:
 
 def chosen(requirements: Requirements, packages: Packages, **preferred: str) -> list[str]:
     wishes = {("*", f"r/{name}"): version for name, version in preferred.items()}
-    return [_shown(choice) for choice in select(requirements, Shelf(packages), preferred=wishes)]
+    return [_text_of(choice) for choice in select(requirements, Shelf(packages), preferred=wishes)]
 
 
-def _shown(choice: Choice) -> str:
+def _text_of(choice: Choice) -> str:
     scopes = ",".join(choice.environments)
     return f"{choice.package.partition('/')[2]}@{choice.version} {scopes}".strip()
 
@@ -84,7 +84,7 @@ def test_an_environment_moves_what_it_asks_for_and_what_that_requires() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refs", "told"),
+    ("refs", "parts"),
     [
         (
             ("r/g@^1",),
@@ -96,10 +96,10 @@ def test_an_environment_moves_what_it_asks_for_and_what_that_requires() -> None:
     ],
     ids=["of packages", "of a file and a package", "that came last"],
 )
-def test_a_contradiction_names_who_asks_and_how_they_came_in(refs: tuple[str, ...], told: list[str]) -> None:
+def test_a_contradiction_names_who_asks_and_how_they_came_in(refs: tuple[str, ...], parts: list[str]) -> None:
     with pytest.raises(ConfigError, match="no version of `r/x` suits all that ask for it") as caught:
         chosen(asks(*refs), DIAMOND)
-    assert [text for text in told if text not in caught.value.message] == []
+    assert [text for text in parts if text not in caught.value.message] == []
 
 
 def test_who_requires_a_package_that_is_not_there_is_told() -> None:

@@ -46,20 +46,20 @@ def new_app(tmp_path: Path, address: str, asked: str = "key: ours.pub", protocol
     """Make an app that asks for signatures, by our key if it is not told otherwise."""
     shutil.rmtree(tmp_path / "demo", ignore_errors=True)
     apps.init(tmp_path / "demo", "demo", default_registry=False)
-    made = AppDir(tmp_path / "demo")
-    shutil.copy(tmp_path / "ours/cosign.pub", made.root / "ours.pub")
-    registries.add_registry(made, "own", address, protocol=protocol)
-    file = made.root / "app.yaml"
+    app = AppDir(tmp_path / "demo")
+    shutil.copy(tmp_path / "ours/cosign.pub", app.root / "ours.pub")
+    registries.add_registry(app, "own", address, protocol=protocol)
+    file = app.root / "app.yaml"
     file.write_text(file.read_text() + f"verify:\n- {{registry: own, {asked}}}\n")
-    return AppDir(made.root)
+    return AppDir(app.root)
 
 
-def refused(made: AppDir) -> RegistryError:
+def refused(app: AppDir) -> RegistryError:
     """Try to install, and give the refusal; nothing is written then."""
-    before = read_tree(made.root)
+    before = read_tree(app.root)
     with pytest.raises(RegistryError) as caught:
-        packages.install_packages(made, ["own/common"])
-    assert read_tree(made.root) == before
+        packages.install_packages(app, ["own/common"])
+    assert read_tree(app.root) == before
     return caught.value
 
 
@@ -84,12 +84,12 @@ def test_what_is_published_with_a_key_is_signed_in_both_ways(host: str, tmp_path
     artifact = f"{host}/ml/common@{published.revision}"
     options = [f"--key={tmp_path}/ours/cosign.pub", "--insecure-ignore-tlog=true"]
     assert programs.run(["cosign", "verify", *options, artifact]).stdout
-    made = new_app(tmp_path, address)
-    packages.install_packages(made, ["own/common"])
-    verified = package_changes.verify_packages(AppDir(made.root))
+    app = new_app(tmp_path, address)
+    packages.install_packages(app, ["own/common"])
+    verified = package_changes.verify_packages(AppDir(app.root))
     assert (verified.ok, verified.signed) == (True, 1)
     assert publish_package(tmp_path / "common", address, app=None).is_new is False  # keeps its signature
-    assert "signature: " in (made.root / "mlstack.lock").read_text()
+    assert "signature: " in (app.root / "mlstack.lock").read_text()
 
 
 @pytest.mark.parametrize("form", ["true", "false"])
@@ -97,25 +97,25 @@ def test_what_cosign_signed_in_a_registry_is_let_in(host: str, tmp_path: Path, f
     address = f"oci://{host}/ml"
     published = publish_package(tmp_path / "common", address, app=None)
     artifact = f"{host}/ml/common@{published.revision}"
-    made = new_app(tmp_path, address)
-    unsigned = refused(made)
+    app = new_app(tmp_path, address)
+    unsigned = refused(app)
     assert "`own/common@0.1.0` is not signed, and app.yaml asks for signatures" in str(unsigned)
     assert unsigned.hint == f"its keeper signs with: cosign sign --key KEY {artifact}"
     cosign_sign(tmp_path, "theirs", artifact, f"--new-bundle-format={form}")
-    assert "is not by the key `ours.pub`" in str(refused(made))
+    assert "is not by the key `ours.pub`" in str(refused(app))
     cosign_sign(tmp_path, "ours", artifact, f"--new-bundle-format={form}")
-    packages.install_packages(made, ["own/common"])
-    verified = package_changes.verify_packages(AppDir(made.root))
+    packages.install_packages(app, ["own/common"])
+    verified = package_changes.verify_packages(AppDir(app.root))
     assert (verified.ok, verified.signed) == (True, 1)
-    file = made.root / "vendor/own/common@0.1.0/package.yaml"
+    file = app.root / "vendor/own/common@0.1.0/package.yaml"
     file.write_text(file.read_text() + "#")
-    faults = package_changes.verify_packages(AppDir(made.root)).faults
+    faults = package_changes.verify_packages(AppDir(app.root)).faults
     assert [fault.fault for fault in faults] == ["`package.yaml` was changed"]
-    lock, content = made.root / "mlstack.lock", read_folder(file.parent)
-    digests = AppDir(made.root).lock.packages[0]
+    lock, content = app.root / "mlstack.lock", read_folder(file.parent)
+    digests = AppDir(app.root).lock.packages[0]
     text = lock.read_text().replace(digests.digest, digest(content))
     lock.write_text(text.replace(digests.files["package.yaml"], file_digests(content)["package.yaml"]))
-    (fault,) = package_changes.verify_packages(AppDir(made.root)).faults
+    (fault,) = package_changes.verify_packages(AppDir(app.root)).faults
     assert "is not the one that mlstack.lock holds" in fault.fault  # the signed artifact has other content
 
 
@@ -128,12 +128,12 @@ def test_what_cosign_alone_signed_is_verified_again_without_its_registry(
         published = publish_package(tmp_path / "common", f"oci://{away}/ml", app=None)
         artifact = f"{away}/ml/common@{published.revision}"
         cosign_sign(tmp_path, "ours", artifact, f"--new-bundle-format={form}")
-        made = new_app(tmp_path, f"oci://{away}/ml")
-        packages.install_packages(made, ["own/common"])
-    verified = package_changes.verify_packages(AppDir(made.root))
+        app = new_app(tmp_path, f"oci://{away}/ml")
+        packages.install_packages(app, ["own/common"])
+    verified = package_changes.verify_packages(AppDir(app.root))
     assert (verified.faults, verified.signed) == ((), 1)
-    shutil.copy(tmp_path / "theirs/cosign.pub", made.root / "ours.pub")  # what is kept is no passport
-    (fault,) = package_changes.verify_packages(AppDir(made.root)).faults
+    shutil.copy(tmp_path / "theirs/cosign.pub", app.root / "ours.pub")  # what is kept is no passport
+    (fault,) = package_changes.verify_packages(AppDir(app.root)).faults
     assert "cannot verify package `own/common@0.1.0`" in fault.fault
 
 
@@ -143,19 +143,19 @@ def test_what_the_cache_keeps_of_another_artifact_signs_nothing(host: str, tmp_p
     older = publish_package(tmp_path / "common", address, app=None).revision
     newer = publish_package(tmp_path / "next", address, app=None).revision
     cosign_sign(tmp_path, "ours", f"{host}/ml/common@{older}")
-    made = new_app(tmp_path, address)
-    packages.install_packages(made, ["own/common@0.1.0"])
-    (kept,) = kept_signatures().glob(older.removeprefix("sha256:"))
-    shutil.copytree(kept, kept.with_name(newer.removeprefix("sha256:")))
+    app = new_app(tmp_path, address)
+    packages.install_packages(app, ["own/common@0.1.0"])
+    (folder,) = kept_signatures().glob(older.removeprefix("sha256:"))
+    shutil.copytree(folder, folder.with_name(newer.removeprefix("sha256:")))
     with pytest.raises(RegistryError, match=r"`own/common@0\.2\.0` is not signed"):
-        packages.install_packages(AppDir(made.root), ["own/common@0.2.0"])
+        packages.install_packages(AppDir(app.root), ["own/common@0.2.0"])
 
 
 def test_an_index_signed_by_another_key_hides_no_signature_of_the_artifact(host: str, tmp_path: Path) -> None:
     address = f"oci://{host}/ml"
     published = publish_package(tmp_path / "common", address, app=None, key=key(tmp_path, "theirs"))
-    made = new_app(tmp_path, address)
-    assert "is not by the key `ours.pub`" in str(refused(made))
+    app = new_app(tmp_path, address)
+    assert "is not by the key `ours.pub`" in str(refused(app))
     publish_package(tmp_path / "common", address, app=None, key=key(tmp_path, "ours"))
     assert published.is_new
     packages.install_packages(new_app(tmp_path, address), ["own/common"])
@@ -164,12 +164,12 @@ def test_an_index_signed_by_another_key_hides_no_signature_of_the_artifact(host:
 def test_a_registry_that_is_away_and_a_key_that_is_none_are_told(host: str, tmp_path: Path) -> None:
     address = f"oci://{host}/ml"
     publish_package(tmp_path / "common", address, app=None, key=key(tmp_path, "ours"))
-    made = new_app(tmp_path, address)
-    (made.root / "ours.pub").write_text("no key")
-    assert "cannot verify package `own/common@0.1.0`: loading verifier" in str(refused(made))
-    (made.root / "ours.pub").unlink()
+    app = new_app(tmp_path, address)
+    (app.root / "ours.pub").write_text("no key")
+    assert "cannot verify package `own/common@0.1.0`: loading verifier" in str(refused(app))
+    (app.root / "ours.pub").unlink()
     with pytest.raises(ConfigError, match=r"there is no key `ours\.pub`"):
-        packages.install_packages(made, ["own/common"])
+        packages.install_packages(app, ["own/common"])
 
 
 def test_what_is_published_into_a_folder_is_signed_in_its_index(
@@ -178,11 +178,11 @@ def test_what_is_published_into_a_folder_is_signed_in_its_index(
     monkeypatch.delenv("COSIGN_PASSWORD")  # the key has none
     (tmp_path / "folder").mkdir()
     publish_package(tmp_path / "common", str(tmp_path / "folder"), app=None)
-    made = new_app(tmp_path, str(tmp_path / "folder"))
-    assert refused(made).hint == "its keeper signs with: mlstack registry index DIR --sign KEY"
+    app = new_app(tmp_path, str(tmp_path / "folder"))
+    assert refused(app).hint == "its keeper signs with: mlstack registry index DIR --sign KEY"
     publish_package(tmp_path / "common", str(tmp_path / "folder"), app=None, key=key(tmp_path, "ours"))
-    packages.install_packages(made, ["own/common"])
-    assert package_changes.verify_packages(AppDir(made.root)).signed == 1
+    packages.install_packages(app, ["own/common"])
+    assert package_changes.verify_packages(AppDir(app.root)).signed == 1
 
 
 def test_a_wrong_password_publishes_nothing(
@@ -208,27 +208,27 @@ def test_charts_of_an_oci_registry_are_asked_for_signatures_and_restored_by_dige
 
     def pushed(more: dict[str, str]) -> str:
         (tmp_path / push[2]).write_bytes(packed("strict", STRICT | more))
-        said = programs.run(push, cwd=tmp_path)
-        return re.findall("sha256:[0-9a-f]{64}", said.stdout.decode() + said.stderr)[0]
+        result = programs.run(push, cwd=tmp_path)
+        return re.findall("sha256:[0-9a-f]{64}", result.stdout.decode() + result.stderr)[0]
 
     digest = pushed({})
-    made = new_app(tmp_path, f"oci://{host}/charts", protocol="helm")
-    before = read_tree(made.root)
+    app = new_app(tmp_path, f"oci://{host}/charts", protocol="helm")
+    before = read_tree(app.root)
     with pytest.raises(RegistryError, match=r"`own/strict@0\.1\.0` is not signed") as caught:
-        packages.install_packages(made, ["own/strict"])
+        packages.install_packages(app, ["own/strict"])
     assert caught.value.hint == f"its keeper signs with: cosign sign --key KEY {host}/charts/strict@{digest}"
-    assert read_tree(made.root) == before
+    assert read_tree(app.root) == before
     cosign_sign(tmp_path, "ours", f"{host}/charts/strict@{digest}")
-    packages.install_packages(made, ["own/strict"])
-    assert AppDir(made.root).lock.packages[0].revision == digest
-    assert package_changes.verify_packages(AppDir(made.root)).signed == 1
-    options = ["--key", str(made.root / "ours.pub"), "--insecure-ignore-tlog=true", "--local-image"]
-    (kept,) = kept_signatures().glob(digest.removeprefix("sha256:"))
-    assert programs.run(["cosign", "verify", *options, str(kept)]).stdout
+    packages.install_packages(app, ["own/strict"])
+    assert AppDir(app.root).lock.packages[0].revision == digest
+    assert package_changes.verify_packages(AppDir(app.root)).signed == 1
+    options = ["--key", str(app.root / "ours.pub"), "--insecure-ignore-tlog=true", "--local-image"]
+    (folder,) = kept_signatures().glob(digest.removeprefix("sha256:"))
+    assert programs.run(["cosign", "verify", *options, str(folder)]).stdout
     assert pushed({"templates/more.yaml": "# other\n"}) != digest  # the tag leads elsewhere now
-    shutil.rmtree(made.root / "vendor")
-    packages.install_packages(AppDir(made.root), [])
-    assert package_changes.verify_packages(AppDir(made.root)).signed == 1
+    shutil.rmtree(app.root / "vendor")
+    packages.install_packages(AppDir(app.root), [])
+    assert package_changes.verify_packages(AppDir(app.root)).signed == 1
 
 
 # --- signatures without a key ---
@@ -255,13 +255,13 @@ def test_who_signs_without_a_key_is_let_in_by_name_with_nothing_asked_of_a_netwo
     host: str, tmp_path: Path
 ) -> None:
     address, root = signed_index(tmp_path)
-    made = new_app(tmp_path, address, ADA)
+    app = new_app(tmp_path, address, ADA)
     with pytest.raises(ConfigError, match=r"there is no trusted root `root\.json`") as caught:
-        packages.install_packages(made, ["own/common"])
+        packages.install_packages(app, ["own/common"])
     assert "cosign trusted-root create" in str(caught.value.hint)
-    shutil.copy(root, made.root)
-    packages.install_packages(made, ["own/common"])
-    assert package_changes.verify_packages(AppDir(made.root)).signed == 1
+    shutil.copy(root, app.root)
+    packages.install_packages(app, ["own/common"])
+    assert package_changes.verify_packages(AppDir(app.root)).signed == 1
 
 
 @pytest.mark.parametrize(
@@ -283,16 +283,16 @@ def test_what_others_signed_or_nobody_can_check_is_refused(
     host: str, tmp_path: Path, asked: str, message: str
 ) -> None:
     address, root = signed_index(tmp_path)
-    made = new_app(tmp_path, address, asked)
-    shutil.copy(root, made.root)
-    assert message in str(refused(made))
+    app = new_app(tmp_path, address, asked)
+    shutil.copy(root, app.root)
+    assert message in str(refused(app))
 
 
 def test_artifacts_nobody_signed_are_refused_where_a_person_is_asked_for(host: str, tmp_path: Path) -> None:
     published = publish_package(tmp_path / "common", f"oci://{host}/ml", app=None)
-    made = new_app(tmp_path, f"oci://{host}/ml", ADA)
-    shutil.copy(sigstore.trusted_root(tmp_path), made.root)
-    unsigned = refused(made)
+    app = new_app(tmp_path, f"oci://{host}/ml", ADA)
+    shutil.copy(sigstore.trusted_root(tmp_path), app.root)
+    unsigned = refused(app)
     assert "is not signed, and app.yaml asks for signatures" in str(unsigned)
     assert unsigned.hint == f"its keeper signs with: cosign sign {host}/ml/common@{published.revision}"
     with pytest.raises(RegistryError, match=r"cannot sign `common@0\.1\.0`") as caught:
@@ -318,16 +318,16 @@ def test_artifacts_signed_without_a_key_are_let_in_by_name(
     host: str, tmp_path: Path, asked: str, message: str, as_bundle: bool
 ) -> None:
     published = publish_package(tmp_path / "common", f"oci://{host}/ml", app=None)
-    made = new_app(tmp_path, f"oci://{host}/ml", asked)
-    shutil.copy(sigstore.trusted_root(tmp_path), made.root)
+    app = new_app(tmp_path, f"oci://{host}/ml", asked)
+    shutil.copy(sigstore.trusted_root(tmp_path), app.root)
     artifact = f"{host}/ml/common@{published.revision}"
     ada = {"identity": "ada@example.com", "issuer": "https://idp.example.com"}
     sigstore.sign_artifact(artifact, tmp_path, as_bundle=as_bundle, **ada)
     if message:
-        assert message in str(refused(made))
+        assert message in str(refused(app))
         return
-    packages.install_packages(made, ["own/common"])
-    assert package_changes.verify_packages(AppDir(made.root)).signed == 1
+    packages.install_packages(app, ["own/common"])
+    assert package_changes.verify_packages(AppDir(app.root)).signed == 1
 
 
 def new_empty(tmp_path: Path) -> Path:

@@ -38,7 +38,7 @@ def stored(prototype: Prototype = PROTOTYPE, render: Render = RENDER, **variable
 def test_a_render_comes_back_as_it_was() -> None:
     again = stored().get("cnn", PROTOTYPE, VARIABLES)
     assert again is not None
-    assert [tuple(each) for each in again.objects] == RENDER.objects
+    assert [tuple(obj) for obj in again.objects] == RENDER.objects
     assert list(again.notes) == RENDER.notes
     assert stored().get("dnn", PROTOTYPE, VARIABLES) is None
 

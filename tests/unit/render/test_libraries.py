@@ -33,9 +33,9 @@ def test_a_library_that_sees_the_same_is_made_once(libraries: Libraries) -> None
 
 def test_other_libraries_and_other_values_are_other_modules(libraries: Libraries) -> None:
     first = module(libraries)
-    made = [first, module(libraries, "_job.j2"), module(libraries, pod=first), module(libraries, job=first)]
-    made += [module(libraries, name="other"), module(libraries, replicas=1), module(libraries, replicas=2)]
-    assert len({id(each) for each in made}) == len(made)
+    libs = [first, module(libraries, "_job.j2"), module(libraries, pod=first), module(libraries, job=first)]
+    libs += [module(libraries, name="other"), module(libraries, replicas=1), module(libraries, replicas=2)]
+    assert len({id(lib) for lib in libs}) == len(libs)
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, object(), Module()], ids=lambda value: type(value).__name__)

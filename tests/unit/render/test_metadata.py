@@ -121,7 +121,7 @@ def test_an_environment_that_extends_another_adds_to_its_labels(root: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("labels: {team: a b}", "`labels.team` must match"),
         ("labels: {team: 5}", "`labels.team` must be a string"),
@@ -130,11 +130,11 @@ def test_an_environment_that_extends_another_adds_to_its_labels(root: Path) -> N
         ("podLabels: {mlstack.dev/app: x}", r"`podLabels.mlstack\.dev/app` must not be"),
     ],
 )
-def test_what_cannot_be_a_label_is_refused_with_its_line(root: Path, line: str, said: str) -> None:
+def test_what_cannot_be_a_label_is_refused_with_its_line(root: Path, line: str, message: str) -> None:
     add(root, "app.yaml", f"{line}\n")
     with pytest.raises(SchemaError) as caught:
         objects(root)
-    assert said in caught.value.message
+    assert message in caught.value.message
     number = (root / "app.yaml").read_text().count("\n")
     assert f"(app.yaml:{number})" in caught.value.message
 

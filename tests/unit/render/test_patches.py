@@ -79,7 +79,7 @@ def test_items_are_told_apart_by_the_keys_of_the_schema(root: Path) -> None:
     main, extra = pod(data)["containers"]
     assert (data["spec"]["replicas"], main["image"]) == (3, "nginx")
     assert (main["args"], extra["name"]) == (["c"], "extra")
-    assert [(one["name"], one["value"]) for one in main["env"]] == [("A", "1"), ("B", "3"), ("C", "4")]
+    assert [(var["name"], var["value"]) for var in main["env"]] == [("A", "1"), ("B", "3"), ("C", "4")]
     assert pod(data)["tolerations"] == [{"key": "b"}]  # without keys a list is replaced
     assert data["spec"]["selector"] == {"matchLabels": {"app": "web"}}
 
@@ -137,7 +137,7 @@ def test_a_json_patch_does_what_its_operations_say(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "said"),
+    ("text", "error", "message"),
     [
         (
             "target: {kind: Deployment}\ntype: json\npatch: {a: b}\n",
@@ -183,11 +183,11 @@ def test_a_json_patch_does_what_its_operations_say(root: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place(
-    root: Path, text: str, error: type[MlstackError], said: str
+    root: Path, text: str, error: type[MlstackError], message: str
 ) -> None:
     with pytest.raises(error) as caught:
         patch(root, "Deployment", text)
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert "environments/dev/patches/web.yaml:" in f"{caught.value.where} {caught.value.message}"
 
 

@@ -48,12 +48,12 @@ def load(
 
 def test_components_render_with_namespace_and_marks(app: Build) -> None:
     state = load(app(packaged()), "gke")
-    (found,) = state.objects
-    assert (found.kind, found.name, found.namespace) == ("Deployment", "cnn", "ml")
-    assert found.labels["mlstack.dev/component"] == "cnn"
-    assert found.labels["mlstack.dev/environment"] == "gke"
-    assert found.data["spec"]["template"]["metadata"]["labels"] == {"app": "cnn"}
-    assert found.data["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example.org/cnn:1"
+    (obj,) = state.objects
+    assert (obj.kind, obj.name, obj.namespace) == ("Deployment", "cnn", "ml")
+    assert obj.labels["mlstack.dev/component"] == "cnn"
+    assert obj.labels["mlstack.dev/environment"] == "gke"
+    assert obj.data["spec"]["template"]["metadata"]["labels"] == {"app": "cnn"}
+    assert obj.data["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example.org/cnn:1"
     assert (state.app, state.components) == ("demo", ("cnn",))
 
 
@@ -62,14 +62,14 @@ def test_templates_see_plain_values_of_app_environment_and_component(app: Build)
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n"
         "  all: {{ [app.name, env.name, env.context, namespace, component.name] | join(' ') }}\n"
     )
-    (found,) = load(app(packaged(template)), "gke").objects
-    assert found.data["data"]["all"] == "demo gke gke ml cnn"
+    (obj,) = load(app(packaged(template)), "gke").objects
+    assert obj.data["data"]["all"] == "demo gke gke ml cnn"
 
 
 def test_parameters_for_one_run_win(app: Build) -> None:
     overrides = read_overrides(["cnn.image=other:2"], [])
-    (found,) = load(app(packaged()), overrides=overrides).objects
-    assert found.data["spec"]["template"]["spec"]["containers"][0]["image"] == "other:2"
+    (obj,) = load(app(packaged()), overrides=overrides).objects
+    assert obj.data["spec"]["template"]["spec"]["containers"][0]["image"] == "other:2"
 
 
 def test_another_namespace_for_one_run(app: Build) -> None:
@@ -90,7 +90,7 @@ def test_manifests_join_as_they_are(app: Build) -> None:
         stringData: {a: b}
         """
     state = load(app({**packaged(), "components/plain.yaml": text}), components=["plain"])
-    assert [(found.kind, found.name, found.namespace) for found in state.objects] == [
+    assert [(obj.kind, obj.name, obj.namespace) for obj in state.objects] == [
         ("Namespace", "two", ""),
         ("ConfigMap", "one", "default"),
         ("Secret", "three", "fixed"),
@@ -117,9 +117,9 @@ def test_patches_of_the_environment_are_laid_over(app: Build) -> None:
         spec: {replicas: 3}
         """
     root = app({**packaged(), "environments/gke/patches/cnn.yaml": patch})
-    (found,) = load(root, "gke").objects
-    assert found.data["spec"]["replicas"] == 3
-    assert found.annotations == {"a": "b"}
+    (obj,) = load(root, "gke").objects
+    assert obj.data["spec"]["replicas"] == 3
+    assert obj.annotations == {"a": "b"}
     assert "replicas" not in load(root, "minikube").objects[0].data["spec"]
 
 
@@ -291,11 +291,11 @@ def test_two_renders_give_the_same_objects(app: Build) -> None:
 def test_compiled_templates_are_kept_between_runs(app: Build) -> None:
     store = MemoryCache()
     first = load(app(packaged()), store=store)
-    kept: Mapping[str, bytes] = dict(store)
+    before: Mapping[str, bytes] = dict(store)
     assert load(app(packaged()), store=store) == first
     templates = {key: data for key, data in store.items() if key.startswith("templates:")}
     assert templates
-    assert templates.items() <= kept.items()
+    assert templates.items() <= before.items()
 
 
 def test_shapes_of_texts_are_kept_between_runs_but_none_with_secrets(app: Build) -> None:

@@ -20,7 +20,7 @@ from mlstack.render import template
 from mlstack.render.template import Engine, Renderer, TemplatePlace, mark_of, unmarked
 
 
-def renderer(
+def renderer_of(
     templates: dict[str, str], files: dict[str, str] | None = None, store: ByteStore = NO_STORE
 ) -> Renderer:
     sources = {name: f"vendor/p/templates/{name}" for name in templates}
@@ -31,7 +31,7 @@ def renderer(
 
 
 def render(text: str, /, **variables: Any) -> str:
-    return renderer({"a.yaml.j2": text}).rendering(variables).render("a.yaml.j2")
+    return renderer_of({"a.yaml.j2": text}).rendering(variables).render("a.yaml.j2")
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_text_of_templates_is_written_as_it_is() -> None:
             "{% macro wrap() %}outer: {{ v }}, {{ caller() }}{% endmacro %}"
         ),
     }
-    made = renderer(templates)
-    assert made.names == ("a.yaml.j2",)
-    assert made.rendering({"v": "yes"}).render("a.yaml.j2") == (
+    renderer = renderer_of(templates)
+    assert renderer.names == ("a.yaml.j2",)
+    assert renderer.rendering({"v": "yes"}).render("a.yaml.j2") == (
         'first: 1\nk: "yes"\nt: "yes"\nouter: "yes", inner: "yes"\n"n": "yes"\nlast: "yes"\n'
     )
 
@@ -122,8 +122,8 @@ def test_keys_of_a_mapping_come_before_its_methods() -> None:
 def test_state_survives_loops_and_files_are_read() -> None:
     text = "{% set s = state(n=0) %}{% for i in range(3) %}{% set s.n = s.n + i %}{% endfor %}a: {{ s.n }}\n"
     assert render(text) == "a: 3\n"
-    made = renderer({"a.j2": "a: {{ file('run.sh') }}\nb: {{ file('run.sh') | raw }}\n"}, {"run.sh": "x: y"})
-    assert made.rendering({}).render("a.j2") == 'a: "x: y"\nb: x: y\n'
+    renderer = renderer_of({"a.j2": "a: {{ file('r.sh') }}\nb: {{ file('r.sh') | raw }}\n"}, {"r.sh": "x: y"})
+    assert renderer.rendering({}).render("a.j2") == 'a: "x: y"\nb: x: y\n'
 
 
 def test_plain_methods_can_be_called_inside_loops() -> None:
@@ -176,9 +176,9 @@ def test_blocks_leave_no_empty_lines() -> None:
 def test_a_fault_names_the_line_and_what_was_meant(
     text: str, message: str, line: int, hint: str | None
 ) -> None:
-    made = renderer({"a.yaml.j2": text, "_lib.j2": ""}, {"run.sh": ""})
+    renderer = renderer_of({"a.yaml.j2": text, "_lib.j2": ""}, {"run.sh": ""})
     with pytest.raises(TemplateError) as caught:
-        made.rendering({"params": {"num_gpus": 2, "l": [{"x": 1}]}}).render("a.yaml.j2")
+        renderer.rendering({"params": {"num_gpus": 2, "l": [{"x": 1}]}}).render("a.yaml.j2")
     assert message in str(caught.value)
     assert caught.value.where == f"vendor/p/templates/a.yaml.j2:{line}"
     if hint or "not defined" not in message:
@@ -306,7 +306,7 @@ def test_a_fault_in_a_library_names_the_library() -> None:
     }
     for name, where in (("a.yaml.j2", "_lib.j2:3"), ("b.yaml.j2", "_broken.j2:3")):
         with pytest.raises(TemplateError) as caught:
-            renderer(templates).rendering({}).render(name)
+            renderer_of(templates).rendering({}).render(name)
         assert caught.value.where == f"vendor/p/templates/{where}"
 
 
@@ -333,9 +333,9 @@ def test_lines_of_the_text_are_traced_to_the_template() -> None:
         ),
         "_b.j2": "{% set x = 1 %}\nb:\n\n  c: {{ x }}\n",
     }
-    made = renderer(templates)
-    text, places = made.rendering({"yes": True, "v": "multi\nline"}).render_with_places("a.yaml.j2")
-    assert text == made.rendering({"yes": True, "v": "multi\nline"}).render("a.yaml.j2")
+    renderer = renderer_of(templates)
+    text, places = renderer.rendering({"yes": True, "v": "multi\nline"}).render_with_places("a.yaml.j2")
+    assert text == renderer.rendering({"yes": True, "v": "multi\nline"}).render("a.yaml.j2")
     a, b = "vendor/p/templates/a.yaml.j2", "vendor/p/templates/_b.j2"
     assert list(zip(text.split("\n"), places, strict=True)) == [
         ("kind: A", TemplatePlace(a, 3)),
@@ -354,8 +354,8 @@ def test_lines_of_the_text_are_traced_to_the_template() -> None:
 
 
 def test_lines_are_unknown_where_a_template_measures_its_own_text() -> None:
-    made = renderer({"a.j2": "{% set t %}ab{% endset %}a: {{ t | length }}\nb: {{ t | sha256 }}\n"})
-    text, places = made.rendering({}).render_with_places("a.j2")
+    renderer = renderer_of({"a.j2": "{% set t %}ab{% endset %}a: {{ t | length }}\nb: {{ t | sha256 }}\n"})
+    text, places = renderer.rendering({}).render_with_places("a.j2")
     assert text == f"a: 2\nb: {sha256_of('ab')}\n"
     assert places == [None, None, None]
 
@@ -373,21 +373,21 @@ class Store(dict[str, bytes]):
 def test_compiled_code_is_remembered_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store()
     templates = {"a.j2": "a: {{ x }}\n{% include '_b.j2' %}", "_b.j2": "{{ y.z }}\n"}
-    first = renderer(templates, store=store).rendering({"x": "yes", "y": {"z": 1}}).render("a.j2")
+    first = renderer_of(templates, store=store).rendering({"x": "yes", "y": {"z": 1}}).render("a.j2")
     assert (len(store), store.hits) == (2, 0)
-    second = renderer(templates, store=store).rendering({"x": "yes", "y": {"z": 1}}).render("a.j2")
+    second = renderer_of(templates, store=store).rendering({"x": "yes", "y": {"z": 1}}).render("a.j2")
     assert (second, store.hits) == (first, 2)
-    renderer({**templates, "_b.j2": "other\n"}, store=store).rendering({"x": 1}).render("a.j2")
+    renderer_of({**templates, "_b.j2": "other\n"}, store=store).rendering({"x": 1}).render("a.j2")
     assert (len(store), store.hits) == (3, 3)
     with pytest.raises(TemplateError) as caught:
-        renderer(templates, store=store).rendering({"x": 1, "y": {}}).render("a.j2")
+        renderer_of(templates, store=store).rendering({"x": 1, "y": {}}).render("a.j2")
     assert caught.value.where == "vendor/p/templates/_b.j2:1"
 
 
 def test_a_real_cache_will_do(tmp_path: Path) -> None:
     for _ in range(2):
-        made = renderer({"a.j2": "a: {{ x }}\n"}, store=Cache(tmp_path / "cache"))
-        assert made.rendering({"x": "on"}).render("a.j2") == 'a: "on"\n'
+        renderer = renderer_of({"a.j2": "a: {{ x }}\n"}, store=Cache(tmp_path / "cache"))
+        assert renderer.rendering({"x": "on"}).render("a.j2") == 'a: "on"\n'
 
 
 def test_importing_the_door_imports_no_jinja() -> None:
@@ -406,20 +406,20 @@ def test_the_same_bytes_under_every_hash_seed_zone_and_locale() -> None:
         "rendering = Renderer(p).rendering({'p': {'b': 1e16, 'a': ['ü'], 'c': {'y': None}}})\n"
         "print(json.dumps(rendering.render('a')))\n"
     )
-    seen = set()
+    outputs = set()
     for settings in ("0 UTC C", "1 Asia/Tokyo de_DE.UTF-8", "77  tr_TR.UTF-8"):
         seed, zone, locale = settings.split(" ")
         environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "LC_ALL": locale}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
-        seen.add(json.loads(done.stdout))
-    assert len(seen) == 1
+        outputs.add(json.loads(done.stdout))
+    assert len(outputs) == 1
 
 
 def test_a_template_can_tell_people_something_and_writes_nothing_by_it() -> None:
-    told = renderer({"a.yaml.j2": "a: 1{{ note('mind ' ~ what) }}{{ note('mind ' ~ what) }}\n"})
-    one, other = told.rendering({"what": "the gap"}), told.rendering({"what": "the dog"})
-    assert one.render("a.yaml.j2") == other.render("a.yaml.j2") == "a: 1\n"
-    assert ([*one.notes], [*other.notes]) == (["mind the gap"], ["mind the dog"])
+    renderer = renderer_of({"a.yaml.j2": "a: 1{{ note('mind ' ~ what) }}{{ note('mind ' ~ what) }}\n"})
+    first, other = renderer.rendering({"what": "the gap"}), renderer.rendering({"what": "the dog"})
+    assert first.render("a.yaml.j2") == other.render("a.yaml.j2") == "a: 1\n"
+    assert ([*first.notes], [*other.notes]) == (["mind the gap"], ["mind the dog"])
 
 
 TOUCHING = "{% import '_lib.j2' as lib with context %}"
@@ -452,9 +452,9 @@ TOUCHING = "{% import '_lib.j2' as lib with context %}"
 def test_templates_that_share_a_library_do_not_touch_each_other(
     library: str, template: str, texts: str
 ) -> None:
-    made = renderer({"a.j2": template, "b.j2": template, "_lib.j2": library})
-    one = made.rendering({"name": "a"})
-    assert " ".join(one.render(name) for name in made.names) == texts
+    renderer = renderer_of({"a.j2": template, "b.j2": template, "_lib.j2": library})
+    rendering = renderer.rendering({"name": "a"})
+    assert " ".join(rendering.render(name) for name in renderer.names) == texts
 
 
 def test_a_line_has_the_last_place_marked_before_its_first_character() -> None:

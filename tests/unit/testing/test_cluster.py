@@ -35,22 +35,22 @@ class TestFencedCluster(TestMemoryCluster):
         return GuardedClient(inner, fence=lambda verb, written: None)
 
 
-def made(name: str = "memory", version: str = "1.36") -> MemoryCluster:
+def memory(name: str = "memory", version: str = "1.36") -> MemoryCluster:
     return MemoryCluster(load_schemas(version), name=name, clock=lambda: 1_700_000_000.0)
 
 
 def test_the_same_writes_give_the_same_objects() -> None:
-    one, other = made().apply(config_map("default", x="1")), made().apply(config_map("default", x="1"))
-    assert one == other
-    assert one.object["metadata"]["creationTimestamp"] == "2023-11-14T22:13:20Z"
+    first, other = memory().apply(config_map("default", x="1")), memory().apply(config_map("default", x="1"))
+    assert first == other
+    assert first.object["metadata"]["creationTimestamp"] == "2023-11-14T22:13:20Z"
 
 
 def test_clusters_of_other_names_are_other_clusters() -> None:
-    assert made("a").identity() != made("b").identity()
+    assert memory("a").identity() != memory("b").identity()
 
 
 def test_a_watch_from_before_a_compaction_has_expired() -> None:
-    cluster = made()
+    cluster = memory()
     before = cluster.list("v1", "ConfigMap").resource_version
     cluster.apply(config_map("default", x="1"))
     cluster.compact()
@@ -61,21 +61,21 @@ def test_a_watch_from_before_a_compaction_has_expired() -> None:
 
 
 def test_what_others_write_while_a_watch_is_idle_is_told() -> None:
-    cluster = made()
-    names = iter("ab")
+    cluster = memory()
+    pending = iter("ab")
 
     def act() -> None:
-        name = next(names, "")
+        name = next(pending, "")
         if name:
             cluster.apply(config_map("default", name, x="1"))
 
     cluster.on_idle = act
-    seen = [event.object["metadata"].get("name") for event in cluster.watch("v1", "ConfigMap", timeout_s=1)]
-    assert seen == [None, "a", "b"]
+    names = [event.object["metadata"].get("name") for event in cluster.watch("v1", "ConfigMap", timeout_s=1)]
+    assert names == [None, "a", "b"]
 
 
 def test_objects_that_were_given_can_be_changed_without_harm() -> None:
-    cluster = made()
+    cluster = memory()
     wanted = config_map("default", x="1")
     applied: Any = cluster.apply(wanted).object
     applied["data"]["x"] = "changed"
@@ -86,14 +86,14 @@ def test_objects_that_were_given_can_be_changed_without_harm() -> None:
 
 
 def test_each_kubernetes_version_has_its_own_kinds() -> None:
-    old, new = made(version="1.30").kinds(), made(version="1.37").kinds()
+    old, new = memory(version="1.30").kinds(), memory(version="1.37").kinds()
     name = ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy")
     assert old.lookup(*name) is None
     assert new.lookup(*name) is not None
 
 
 def test_a_namespace_that_is_held_takes_nothing_new() -> None:
-    cluster = made()
+    cluster = memory()
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}}
     cluster.apply(space)
     held = config_map("going", x="1")
@@ -117,7 +117,7 @@ def test_a_namespace_that_is_held_takes_nothing_new() -> None:
 def test_fields_that_cannot_change_are_told_apart(
     kind: str, before: dict[str, Any], after: dict[str, Any], field: str
 ) -> None:
-    cluster = made()
+    cluster = memory()
 
     def workload(values: dict[str, Any]) -> dict[str, Any]:
         spec = dict(deployment("default")["spec"])
@@ -141,14 +141,14 @@ def test_fields_that_cannot_change_are_told_apart(
 
 
 def test_a_patch_must_be_of_the_kind_it_says() -> None:
-    cluster = made()
+    cluster = memory()
     ref = ObjectRef.of(cluster.apply(config_map("default", x="1")).object)
     with pytest.raises(InvalidError):
         cluster.patch(ref, {"data": {}}, kind="json")
 
 
 def test_many_threads_can_write() -> None:
-    cluster = made()
+    cluster = memory()
 
     def write(name: str) -> None:
         for number in range(20):

@@ -23,14 +23,14 @@ def cluster() -> MemoryCluster:
 
 
 def pods(cluster: MemoryCluster) -> dict[str, str]:
-    found = cluster.list("v1", "Pod").items
-    return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in found}
+    items = cluster.list("v1", "Pod").items
+    return {pod["metadata"]["name"]: pod["status"]["phase"] for pod in items}
 
 
 def read(cluster: MemoryCluster, api_version: str, kind: str, name: str) -> Obj:
-    found = cluster.get(ObjectRef(api_version, kind, "default", name))
-    assert found is not None
-    return found
+    obj = cluster.get(ObjectRef(api_version, kind, "default", name))
+    assert obj is not None
+    return obj
 
 
 def conditions(obj: Obj) -> dict[str, str]:
@@ -197,8 +197,8 @@ def test_a_watch_that_ran_dry_lets_the_simulation_go_on(cluster: MemoryCluster) 
     cluster.apply(deployment("default", replicas=1))
     simulation = Simulation(cluster)
     cluster.on_idle = simulation.step
-    seen = [event.type for event in cluster.watch("v1", "Pod", namespace="default", timeout_s=60)]
-    assert seen == ["BOOKMARK", "ADDED", "MODIFIED"]
+    types = [event.type for event in cluster.watch("v1", "Pod", namespace="default", timeout_s=60)]
+    assert types == ["BOOKMARK", "ADDED", "MODIFIED"]
 
 
 def test_the_same_happens_each_time() -> None:
@@ -216,7 +216,7 @@ def test_a_service_lists_its_pods_and_whether_they_are_ready(cluster: MemoryClus
     metadata = {"name": "front", "namespace": "default"}
     spec = {"selector": {"app": "web"}, "ports": [{"port": 80}]}
     cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
-    simulation, seen = Simulation(cluster), []
+    simulation, states = Simulation(cluster), []
     while simulation.step():
         slices = cluster.list(
             "discovery.k8s.io/v1",
@@ -224,9 +224,9 @@ def test_a_service_lists_its_pods_and_whether_they_are_ready(cluster: MemoryClus
             namespace="default",
             labels="kubernetes.io/service-name=front",
         ).items
-        seen.append([one["conditions"]["ready"] for found in slices for one in found["endpoints"]])
-    assert True not in seen[0]
-    assert seen[-1] == [True, True]
+        states.append([endpoint["conditions"]["ready"] for part in slices for endpoint in part["endpoints"]])
+    assert True not in states[0]
+    assert states[-1] == [True, True]
     cluster.delete(ObjectRef("v1", "Service", "default", "front"), propagation="Background")
     simulation.settle()
     assert cluster.list("discovery.k8s.io/v1", "EndpointSlice").items == ()

@@ -38,9 +38,9 @@ def ids(items: str) -> list[dict[str, Any]]:
 def test_the_wanted_order_wins_and_the_others_keep_their_neighbours(
     live: str, wanted: str, merged: str
 ) -> None:
-    found = server_side_apply.merge({"items": ids(live)}, {"items": ids(wanted)}, SHAPE)
-    assert sorted(item["id"] for item in found["items"]) == sorted(merged)
-    order = [item["id"] for item in found["items"] if item["id"] in wanted]
+    result = server_side_apply.merge({"items": ids(live)}, {"items": ids(wanted)}, SHAPE)
+    assert sorted(item["id"] for item in result["items"]) == sorted(merged)
+    order = [item["id"] for item in result["items"] if item["id"] in wanted]
     assert "".join(order) == wanted
 
 

@@ -68,12 +68,12 @@ SELF = {
     ],
 )
 def test_values(expression: str, value: Any) -> None:
-    given = {**SELF, "x-y": None}
+    subject = {**SELF, "x-y": None}
     if value is None:
         with pytest.raises(cel.EvaluationError):
-            cel.evaluate(expression, {"self": given})
+            cel.evaluate(expression, {"self": subject})
         return
-    assert cel.evaluate(expression, {"self": given}) == value
+    assert cel.evaluate(expression, {"self": subject}) == value
 
 
 @pytest.mark.parametrize(

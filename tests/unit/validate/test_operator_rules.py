@@ -22,8 +22,8 @@ from tests.support.variants import CASES, OBJECTS, Case
 def errors(data: dict[str, Any]) -> list[str]:
     """Give what is said without a definition of the kind: its operator's rules alone."""
     needed = {f"{data['apiVersion']}/{data['kind']}"}
-    found = validate_objects([KubeObject(data=data)], load_schemas("1.36"), needed=needed)
-    return [f"{fault.path} {fault.message}" for fault in found.faults if fault.severity == "error"]
+    verdict = validate_objects([KubeObject(data=data)], load_schemas("1.36"), needed=needed)
+    return [f"{fault.path} {fault.message}" for fault in verdict.faults if fault.severity == "error"]
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTS))
@@ -33,11 +33,11 @@ def test_sound_objects_of_operators_have_no_fault(name: str) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_verdicts_are_those_of_the_operators(case: Case) -> None:
-    found = errors(case.build())
+    messages = errors(case.build())
     if case.said is None:
-        assert found == []
+        assert messages == []
     else:
-        assert any(case.said in fault and "(rule of " in fault for fault in found), found
+        assert any(case.said in fault and "(rule of " in fault for fault in messages), messages
 
 
 def test_every_set_of_rules_refuses_something_and_lets_something_by() -> None:
@@ -101,9 +101,9 @@ def definition(kind: str) -> Mapping[str, Any]:
 
 def faults(data: Mapping[str, Any]) -> list[str]:
     crds = [definition(data["kind"])]
-    found = validate_objects([KubeObject(data=data)], load_schemas("1.36"), crds=crds)
-    assert not found.unchecked
-    return [f"{fault.path} {fault.message}" for fault in found.faults if fault.severity == "error"]
+    verdict = validate_objects([KubeObject(data=data)], load_schemas("1.36"), crds=crds)
+    assert not verdict.unchecked
+    return [f"{fault.path} {fault.message}" for fault in verdict.faults if fault.severity == "error"]
 
 
 def patched(data: Any, path: str, value: Any) -> Any:
@@ -138,7 +138,7 @@ def test_a_sound_job_has_no_fault() -> None:
 
 # kubeflow/mpi-operator v0.8.0, pkg/apis/kubeflow/validation/validation.go
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         (f"{ROLES}.Launcher", None, "a Launcher is needed"),
         (f"{ROLES}.Launcher.replicas", 2, "Launcher has 1 replica"),
@@ -159,6 +159,6 @@ def test_a_sound_job_has_no_fault() -> None:
         ("metadata.name", "1pi", "metadata.name"),
     ],
 )
-def test_what_the_mpi_operator_refuses_is_refused_offline(path: str, value: Any, said: str) -> None:
+def test_what_the_mpi_operator_refuses_is_refused_offline(path: str, value: Any, message: str) -> None:
     (fault,) = faults(patched(MPI, path, value))
-    assert said in fault
+    assert message in fault

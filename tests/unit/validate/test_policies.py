@@ -21,10 +21,10 @@ ALL = [(policy, case) for policy, cases in CASES.items() for case in cases]
 
 @pytest.mark.parametrize(("policy", "case"), ALL, ids=[f"{policy}-{case.name}" for policy, case in ALL])
 def test_a_policy_finds_what_it_is_about_and_nothing_near_it(policy: str, case: PolicyCase) -> None:
-    known = builtin()
+    policies = builtin()
     objects = [KubeObject(data=data, component="it") for data in documents(case.objects)]
     stack = PolicyContext(objects, nodes=case.nodes, apis=case.apis)
-    faults = check_policies([known[policy]], stack, known=known).faults
+    faults = check_policies([policies[policy]], stack, known=policies).faults
     assert all(fault.policy == policy and fault.path for fault in faults)
     assert any(case.says in fault.message for fault in faults) if case.says else not faults
 
@@ -40,9 +40,9 @@ def test_every_policy_has_a_stack_that_breaks_it_and_one_that_nearly_does() -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("case", examples.cases(), ids=str)
 def test_no_shipped_example_breaks_a_policy(case: examples.Case, shipped: examples.AppDir) -> None:
-    known = builtin()
+    policies = builtin()
     stack = PolicyContext(examples.render(shipped, case).objects)
-    verdict = check_policies(known.values(), stack, known=known)
+    verdict = check_policies(policies.values(), stack, known=policies)
     assert not verdict.faults
 
 
@@ -112,10 +112,10 @@ def write(app: Path, file: str, text: str) -> None:
 
 def test_policies_are_asked_on_request_and_an_error_is_a_no(app: Path, run: Runner) -> None:
     assert run("validate minikube").code == 0
-    found = run("validate minikube --policy")
-    assert found.code == 1
-    assert "mounts /var/log of the node [host-path] (components/bad.yaml:11)" in " ".join(found.out.split())
-    assert "fix: use a claim" in found.out
+    result = run("validate minikube --policy")
+    assert result.code == 1
+    assert "mounts /var/log of the node [host-path] (components/bad.yaml:11)" in " ".join(result.out.split())
+    assert "fix: use a claim" in result.out
     assert run("validate minikube --policy=ml,reliability").code == 0
     assert run("validate minikube --policy host-path").code == 1
     assert run("validate --policy --all").code == 1
@@ -140,16 +140,16 @@ def test_a_waiver_counts_with_its_reason(app: Path, run: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waiver", "said"),
+    ("waiver", "message"),
     [("host-path", "waives `host-path` without a reason"), ("hostpath: x", "did you mean `host-path`?")],
 )
 def test_a_waiver_without_a_reason_or_of_nothing_is_said(
-    app: Path, run: Runner, waiver: str, said: str
+    app: Path, run: Runner, waiver: str, message: str
 ) -> None:
     write(app, "components/bad.yaml", BAD.format(waiver=waiver))
-    found = run("validate minikube --policy -o json")
-    assert found.code == 1
-    assert any(said in fault["message"] for fault in found.json["faults"])
+    result = run("validate minikube --policy -o json")
+    assert result.code == 1
+    assert any(message in fault["message"] for fault in result.json["faults"])
 
 
 def test_what_is_no_set_is_told_with_the_nearest(app: Path, run: Runner) -> None:
@@ -171,9 +171,9 @@ def test_a_component_alone_is_judged_with_what_stands_beside_it(app: Path, run: 
 
 def test_an_own_policy_is_asked_in_cel(app: Path, run: Runner) -> None:
     write(app, "policies/registry.yaml", OWN)
-    found = run("validate minikube --policy own -o json")
-    assert found.code == 1
-    assert [(fault["policy"], fault["path"]) for fault in found.json["faults"]] == [
+    result = run("validate minikube --policy own -o json")
+    assert result.code == 1
+    assert [(fault["policy"], fault["path"]) for fault in result.json["faults"]] == [
         ("own-registry", "spec.template.spec.containers[0]")
     ]
     assert "own-registry" in run("policy list -o name").out
@@ -182,7 +182,7 @@ def test_an_own_policy_is_asked_in_cel(app: Path, run: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "message"),
     [
         ("container.image.startWith('r')", "the function `startWith` is not known with 2 arguments"),
         ("image == 'r'", "there is no variable `image`"),
@@ -192,13 +192,13 @@ def test_an_own_policy_is_asked_in_cel(app: Path, run: Runner) -> None:
     ],
 )
 def test_an_expression_that_is_not_known_is_refused_with_its_place(
-    app: Path, run: Runner, expression: str, said: str
+    app: Path, run: Runner, expression: str, message: str
 ) -> None:
     write(app, "policies/registry.yaml", OWN.partition("expression:")[0] + f'expression: "{expression}"\n')
     for line in ("policy list", "validate minikube --policy"):
         refused = run(line)
         assert refused.code == 3
-        assert said in refused.err
+        assert message in refused.err
         assert "policies/registry.yaml:8" in refused.err
 
 
@@ -251,5 +251,5 @@ def test_formats_of_findings_tell_what_failed(app: Path, run: Runner, which: str
     place = failed["results"][0]["locations"][0]["physicalLocation"]
     assert (codes, place["region"]) == ([3, 3], {"startLine": 2})
     assert place["artifactLocation"]["uri"] == suites[0][0].get("file") == f"environments/gke/{file}"
-    told = [tool_run["invocations"][0]["executionSuccessful"] for tool_run in (failed, *others)]
-    assert [suite.get("errors") == "0" for suite in suites] == told == [False, True][: len(which.split()[:2])]
+    oks = [tool_run["invocations"][0]["executionSuccessful"] for tool_run in (failed, *others)]
+    assert [suite.get("errors") == "0" for suite in suites] == oks == [False, True][: len(which.split()[:2])]

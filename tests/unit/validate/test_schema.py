@@ -41,8 +41,8 @@ def lamp(spec: Any, **others: Any) -> KubeObject:
 
 
 def faults(schema: dict[str, Any], spec: Any, **others: Any) -> list[tuple[str, str]]:
-    found = validate_objects([lamp(spec, **others)], SCHEMAS, crds=[crd(schema)]).faults
-    return [(fault.path, fault.message) for fault in found]
+    refusals = validate_objects([lamp(spec, **others)], SCHEMAS, crds=[crd(schema)]).faults
+    return [(fault.path, fault.message) for fault in refusals]
 
 
 def with_fields(**fields: Any) -> dict[str, Any]:
@@ -82,10 +82,10 @@ def with_fields(**fields: Any) -> dict[str, Any]:
     ids=str,
 )  # fmt: skip
 def test_values_that_do_not_fit(schema: dict[str, Any], value: Any, message: str | None) -> None:
-    found = faults(with_fields(x=schema), {"x": value})
-    assert found
+    refusals = faults(with_fields(x=schema), {"x": value})
+    assert refusals
     if message:
-        assert message in [text for _, text in found]
+        assert message in [text for _, text in refusals]
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,13 @@ def test_embedded_objects_need_their_type_and_sound_metadata() -> None:
         "x-kubernetes-embedded-resource": True,
         "x-kubernetes-preserve-unknown-fields": True,
     }
-    found = faults(with_fields(child=schema), {"child": {"kind": "A", "metadata": {"lables": {}}}})
-    assert [path for path, _ in found] == ["spec.child.apiVersion", "spec.child.metadata.lables"]
+    refusals = faults(with_fields(child=schema), {"child": {"kind": "A", "metadata": {"lables": {}}}})
+    assert [path for path, _ in refusals] == ["spec.child.apiVersion", "spec.child.metadata.lables"]
 
 
 def test_metadata_is_typed_whatever_the_schema_says() -> None:
-    found = faults({"type": "object"}, {}, metadata={"name": "a", "label": {}})
-    assert found == [("metadata.label", "unknown field `label`, did you mean `labels`?")]
+    refusals = faults({"type": "object"}, {}, metadata={"name": "a", "label": {}})
+    assert refusals == [("metadata.label", "unknown field `label`, did you mean `labels`?")]
 
 
 def test_rules_see_defaults() -> None:
@@ -174,8 +174,8 @@ def test_a_rule_without_a_value_is_a_fault() -> None:
 @pytest.mark.parametrize(("rule", "unchecked"), [("self == oldSelf", 0), ("self.low.unheardOf()", 1)])
 def test_rules_on_changes_say_nothing_and_unknown_ones_are_counted(rule: str, unchecked: int) -> None:
     schema = {**with_fields(low={"type": "integer"}), "x-kubernetes-validations": [{"rule": rule}]}
-    found = validate_objects([lamp({"low": 1})], SCHEMAS, crds=[crd(schema)])
-    assert (found.faults, found.unchecked.get("Lamp", 0)) == ([], unchecked)
+    verdict = validate_objects([lamp({"low": 1})], SCHEMAS, crds=[crd(schema)])
+    assert (verdict.faults, verdict.unchecked.get("Lamp", 0)) == ([], unchecked)
 
 
 def test_rules_wait_until_the_structure_is_right() -> None:
@@ -224,7 +224,7 @@ def test_the_definition_of_the_same_render_wins() -> None:
 @pytest.mark.parametrize("case", accepted.ACCEPTED)
 def test_nothing_is_said_of_what_the_server_takes(case: str) -> None:
     schema, value = accepted.ACCEPTED[case]
-    found = validate_objects(
+    refusals = validate_objects(
         [KubeObject(data=accepted.resource(value))], SCHEMAS, crds=[accepted.definition(schema)]
     ).faults
-    assert found == []
+    assert refusals == []

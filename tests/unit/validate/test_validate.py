@@ -257,7 +257,7 @@ metadata: {name: other, namespace: elsewhere}
 
 
 @pytest.mark.parametrize(
-    ("name", "enough", "too_little", "said"),
+    ("name", "enough", "too_little", "reason"),
     [
         ("cpu", "1500m", "1", "ask for 1.5 cpu"),
         ("requests.memory", "3Gi", "2Gi", "ask for 3Gi memory"),
@@ -277,7 +277,7 @@ metadata: {name: other, namespace: elsewhere}
         ("secrets", "0", "-1", "are 0 secrets"),
     ],
 )
-def test_each_thing_that_a_quota_counts(name: str, enough: str, too_little: str, said: str) -> None:
+def test_each_thing_that_a_quota_counts(name: str, enough: str, too_little: str, reason: str) -> None:
     documents = read_documents(OBJECTS, source="objects")
     objects = [KubeObject(data=document.value) for document in documents]
 
@@ -288,7 +288,7 @@ def test_each_thing_that_a_quota_counts(name: str, enough: str, too_little: str,
 
     assert faults(enough) == []
     (message,) = faults(too_little)
-    assert said in message and f"the quota gives {too_little}" in message
+    assert reason in message and f"the quota gives {too_little}" in message
 
 
 # --- deprecated API versions and fields, in files and as applied ---
@@ -305,7 +305,7 @@ DISK = (
 )
 
 
-def told(text: str, minor: int, *, is_live: bool = False) -> list[str]:
+def warnings(text: str, minor: int, *, is_live: bool = False) -> list[str]:
     obj = KubeObject(data=yaml.safe_load(text), component="it")
     return [f"{fault.path}: {fault.message}" for fault in deprecations([obj], minor, is_live=is_live)]
 
@@ -344,14 +344,14 @@ def told(text: str, minor: int, *, is_live: bool = False) -> list[str]:
     ],
 )
 def test_what_is_deprecated_is_told_from_the_version_before_on(text: str, minor: int, says: str) -> None:
-    faults = told(text, minor)
+    faults = warnings(text, minor)
     assert (len(faults), says in faults[0]) == (1, True) if says else not faults, faults
 
 
 def test_what_a_version_does_not_serve_is_told_of_what_is_applied() -> None:
     old = "{apiVersion: flowcontrol.apiserver.k8s.io/v1beta3, kind: FlowSchema, metadata: {name: a}}"
-    assert told(old, 36) == []  # an error already, of files
-    (fault,) = told(old, 36, is_live=True)
+    assert warnings(old, 36) == []  # an error already, of files
+    (fault,) = warnings(old, 36, is_live=True)
     assert "not served since Kubernetes 1.32: use `flowcontrol.apiserver.k8s.io/v1`" in fault
 
 

@@ -74,8 +74,8 @@ def test_a_file_is_read_as_the_kubectl_of_this_machine_reads_it(text: str) -> No
 
 def test_documents_come_in_order_and_empty_ones_are_left_out() -> None:
     text = "# only a comment\n---\na: 1\n---\n---\nnull\n---\n# b\nb: 2\n...\n---\n- 3\n"
-    found = read_documents(text, source="a.yaml")
-    assert [(document.value, document.line) for document in found] == [
+    documents = read_documents(text, source="a.yaml")
+    assert [(document.value, document.line) for document in documents] == [
         ({"a": 1}, 3),
         ({"b": 2}, 9),
         ([3], 12),
@@ -124,7 +124,7 @@ def test_json_has_positions_too() -> None:
     assert document.position(["b", 0]) == Position(4, 5)
     assert read_document('\n{"a": "\\ud83d\\ude80"}', source="a.json").position(["a"]) == Position(2, 1)
     stream = read_documents('{"a": 1}{"a": 2}\n\n{\n "b": "\\/"}\n', source="a.json", with_positions=True)
-    assert [(each.value, each.line) for each in stream] == [({"a": 1}, 1), ({"a": 2}, 1), ({"b": "/"}, 3)]
+    assert [(doc.value, doc.line) for doc in stream] == [({"a": 1}, 1), ({"a": 2}, 1), ({"b": "/"}, 3)]
     assert stream[2].position(["b"]) == Position(4, 2)
 
 
@@ -189,10 +189,10 @@ def test_copies_made_by_aliases_are_apart() -> None:
 
 def test_marks_slice_the_text() -> None:
     text = "\ufeffa: 'b c' # d\ne: [1, &x f]\ng: |\n  h\n"
-    seen = [
+    marks = [
         (mark.kind, text[mark.start : mark.end], mark.style) for mark in yamlread.read_marks(text, source="x")
     ]
-    assert seen[:9] == [
+    assert marks[:9] == [
         ("document", "", ""),
         ("mapping", "", ""),
         ("scalar", "a", ""),
@@ -203,7 +203,7 @@ def test_marks_slice_the_text() -> None:
         ("scalar", "&x f", ""),
         ("end", "]", ""),
     ]
-    assert seen[10] == ("scalar", "|\n  h\n", "|")
+    assert marks[10] == ("scalar", "|\n  h\n", "|")
 
 
 def test_the_pure_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,8 +101,8 @@ def kubectl_reads(fields: str) -> dict[str, Any]:
     command = ["kubectl", "annotate", "--local", "-o", "json", "-f", "-", "a=b"]
     done = subprocess.run(command, input=head + fields + "\n", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout, parse_int=lambda digits: resolve_plain(digits))
-    return found
+    value: dict[str, Any] = json.loads(done.stdout, parse_int=lambda digits: resolve_plain(digits))
+    return value
 
 
 @pytest.mark.parametrize("text", [".inf", "-.INF", "+.Inf", ".nan", ".NaN"])
