@@ -108,18 +108,12 @@ def free_node(
     cluster: ClusterState, amounts: Sparse, node_names: NodeNames, barred: frozenset[str] = frozenset()
 ) -> NodeInfo | None:
     """Give the best node with room for a pod: spared devices, room at once before room to come, best fit."""
-    whole = cluster.whole
 
     def cost(node: NodeInfo) -> tuple[int, ...] | None:
-        later, now, tier, left = node.later, node.now, 0, 0
-        for resource, amount in amounts:  # as in `left_over`, here on the way: asked most often of all
-            rest = later[resource] - amount
-            if rest < 0:
-                return None
-            if now[resource] < amount:
-                tier = 1
-            left += rest * WHOLE // whole[resource]
-        return (cluster.spared(node, amounts) if node.devices else 0, tier, left)
+        if not fits(node.later, amounts):
+            return None
+        is_late = not fits(node.now, amounts)
+        return (cluster.spared(node, amounts), is_late, cluster.left_over(node, amounts))
 
     return best_node(cluster, ("free", amounts), node_names, barred, cost)
 

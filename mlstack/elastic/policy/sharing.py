@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -138,14 +138,11 @@ class Admission:
         self._backfill_ms = backfill_ms
         # masters and parameter servers of running jobs that found no place, by job
         self._missing: dict[str, list[Demand]] = {}
-        self._failed: set[Hashable] = set()
-        self._use: dict[Hashable, frozenset[str]] = {}
         self._free: dict[NodeNames, FreeRoom] = {}
 
     def serve(self, missing: dict[str, list[Demand]]) -> None:
         """Serve jobs by priority, running ones before waiting ones, then by age."""
         self._missing = missing
-        self._failed.clear()
         self._cluster.epoch += 1
         lacking = [
             state
@@ -165,30 +162,18 @@ class Admission:
             # What it could use is kept from younger ones once it has waited long.
             waited_ms = self._cluster.snapshot.now_ms - state.job.created_ms
             if not is_served and state.job.state == "waiting" and waited_ms >= self._backfill_ms:
-                kind = self._kind(state, state.job.nodes)
-                if kind not in self._use:
-                    self._use[kind] = useful_nodes(self._cluster, state)
-                kept |= self._use[kind]
+                kept |= useful_nodes(self._cluster, state)
 
     def _serve(self, state: JobState, kept: frozenset[str]) -> bool:
         """Give a job all that it lacks, tell whether; a running one that cannot have it is taken off."""
         cluster, job, node_names = self._cluster, state.job, state.job.nodes
         if kept:
             node_names = (frozenset(cluster.by_name) if node_names is None else node_names) - kept
-        kind = self._kind(state, node_names)
-        left = needs(state, cluster.whole)
-        if node_names is not None and not cluster.nodes_of(node_names):
-            self._failed.add(kind)
-        if kind not in self._failed:
-            left = self.attempt(state, node_names)
-            if left and self._preempt(state, node_names):
-                self._failed.clear()
-                left = []
-            if not left:
-                self._missing.pop(job.key, None)
-                cluster.unplaced.pop(job.key, None)
-                return True
-        self._failed.add(kind)
+        left = self.attempt(state, node_names)
+        if not left or self._preempt(state, node_names):
+            self._missing.pop(job.key, None)
+            cluster.unplaced.pop(job.key, None)
+            return True
         if state.is_admitted and job.key not in self._missing and job.least <= state.count < job.minimum:
             text = f"has {state.count} of {job.minimum}: no room for more"
             lenient = replace(job, minimum=state.count)
@@ -201,14 +186,6 @@ class Admission:
             lost = ", ".join(dict.fromkeys(names))
             cluster.suspend(state, "lost", f"taken off: no room for {lost}, which it cannot run without")
         return False
-
-    def _kind(self, state: JobState, node_names: NodeNames) -> Hashable:
-        """Give what decides whether a job fits: where one of a kind did not, no later one does."""
-        job = state.job
-        if state.is_admitted:
-            return job.key
-        gang = tuple((role.name, role.count, role.request) for role in job.gang)
-        return (job.priority, gang, job.trainer, job.minimum, node_names, state.bars)
 
     # --- all that a job lacks finds a place, or nothing is changed ---
 
@@ -281,7 +258,7 @@ class Admission:
                 cluster.epoch += 1
             return not self.attempt(state, node_names)
 
-        if not lower or not may_fit(lower):
+        if not lower or not cluster.nodes_of(node_names) or not may_fit(lower):
             return False
         if not fits_without(lower):
             cluster.rollback(mark)
@@ -431,18 +408,8 @@ class Balance:
             pass
 
     def _move_one(self) -> bool:
-        failed: set[Hashable] = set()
         gaining = [state for state in self._cluster.states.values() if can_gain(state, self._now_ms)]
-        for state in sorted(gaining, key=_rank):
-            # What decides what it could get: where the poorest of a kind finds nothing, no other does.
-            job = state.job
-            standing = (job.priority, job.weight, job.minimum, job.maximum, job.speed, job.curve)
-            kind = (standing, state.amounts, job.nodes, state.bars)
-            if kind not in failed:
-                if self._help(state):
-                    return True
-                failed.add(kind)
-        return False
+        return any(self._help(state) for state in sorted(gaining, key=_rank))
 
     def _help(self, poor: JobState) -> bool:
         cluster = self._cluster
