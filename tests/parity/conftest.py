@@ -22,9 +22,9 @@ def _tree() -> Tree:
         for name in ("minikube", "gke")
     }
     with TemporaryDirectory() as folder:
-        made = small_app(Path(folder))
-        write_tree(made.root, environments)
-        generate(made)
+        app = small_app(Path(folder))
+        write_tree(app.root, environments)
+        generate(app)
         return read_tree(Path(folder))
 
 

@@ -115,9 +115,9 @@ def test_a12_edits_keep_comments_order_and_line_ends(demo: Path, run: Runner, st
 
 
 def test_a15_version_tells_tool_and_libraries(run: Runner) -> None:
-    told = json.loads(run.ok("version -o json"))
-    assert {"mlstack", "python", "libraries"} <= set(told)
-    assert {"jinja2", "typer"} <= set(told["libraries"])
+    versions = json.loads(run.ok("version -o json"))
+    assert {"mlstack", "python", "libraries"} <= set(versions)
+    assert {"jinja2", "typer"} <= set(versions["libraries"])
     assert run.ok("version -o name").startswith("mlstack ")
 
 

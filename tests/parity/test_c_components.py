@@ -147,7 +147,7 @@ def test_c26_templates_know_the_environment(demo: Path, tmp_path: Path, run: Run
 
 def test_c11_values_are_checked_by_the_type_of_their_parameter(demo: Path, run: Runner) -> None:
     before = read_tree(demo)
-    for words, said in {
+    for words, error in {
         "--replicas many": '`replicas` must be an integer, got "many"',
         "--replicas 99": "`replicas` must be 0 to 9 pods, got 99",
         "--color blue": '`color` must be one of `red`, `green`, got "blue"',
@@ -155,10 +155,10 @@ def test_c11_values_are_checked_by_the_type_of_their_parameter(demo: Path, run: 
         "--tags [a]": "`tags` must be ",
     }.items():
         refused = run(f"generate web back --image x {words}")
-        assert (refused.code, said in refused.err) == (2, True), refused.err
+        assert (refused.code, error in refused.err) == (2, True), refused.err
     assert read_tree(demo) == before
     run.ok("generate web back --image 5 --replicas 3 --debug false --args a,b --tags k=v")
-    row = {each["name"]: each["value"] for each in run("param list back -o json").json["rows"]}
+    row = {param["name"]: param["value"] for param in run("param list back -o json").json["rows"]}
     assert (row["image"], row["replicas"], row["debug"]) == ("5", 3, False)
     assert (row["args"], row["tags"]) == (["a", "b"], {"k": "v"})
 

@@ -34,8 +34,8 @@ class Quiet(SimpleHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        known = base64.b64encode(f"ada:{self.password}".encode()).decode()
-        if self.password and self.headers["Authorization"] != f"Basic {known}":
+        login = base64.b64encode(f"ada:{self.password}".encode()).decode()
+        if self.password and self.headers["Authorization"] != f"Basic {login}":
             self.send_error(401)
         else:
             super().do_GET()
@@ -135,7 +135,7 @@ def test_r5_an_index_may_lead_to_an_oci_registry(
 
 
 @pytest.mark.parametrize(
-    ("index", "said"),
+    ("index", "message"),
     [
         ("entries: [", "cannot be read"),
         ("a: 1\n", "is no index of charts"),
@@ -143,12 +143,12 @@ def test_r5_an_index_may_lead_to_an_oci_registry(
     ],
 )
 def test_r5_a_broken_index_is_told(
-    run: Runner, app: Path, repository: str, tmp_path: Path, index: str, said: str
+    run: Runner, app: Path, repository: str, tmp_path: Path, index: str, message: str
 ) -> None:
     (tmp_path / "repository/index.yaml").write_text(index)
     ran = run(f"registry add charts {repository}/index.yaml")
-    assert (ran.code == 5) == bool(said)
-    assert said in ran.err
+    assert (ran.code == 5) == bool(message)
+    assert message in ran.err
     assert "Traceback" not in ran.err
 
 
@@ -266,10 +266,10 @@ def test_r5_a_chart_repository_is_trusted_as_helm_was_told(
     monkeypatch.setenv("PATH", f"{tool('helm').parent}{os.pathsep}{os.environ['PATH']}")
     authority, us = self_signed("127.0.0.1"), self_signed("ada", seed="client")
     certificate, key = authority.write(tmp_path, "server")
-    known, own = us.write(tmp_path, "client")
+    certificate_file, own = us.write(tmp_path, "client")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
-    tls.load_verify_locations(known)
+    tls.load_verify_locations(certificate_file)
     tls.verify_mode = ssl.CERT_REQUIRED
     archive = packed("strict", STRICT)
     entries = {"strict": [release("strict.tgz", archive, version="0.1.0")]}
@@ -278,24 +278,24 @@ def test_r5_a_chart_repository_is_trusted_as_helm_was_told(
     server.socket = tls.wrap_socket(server.socket, server_side=True)
     url = f"https://127.0.0.1:{server.server_port}"
 
-    def told(**facts: object) -> None:
+    def configure(**facts: object) -> None:
         entry = {"name": "secure", "url": url, **facts}
         (tmp_path / "repositories.yaml").write_text(json.dumps({"repositories": [entry]}))
 
-    client = {"certFile": str(known), "keyFile": str(own)}
+    client = {"certFile": str(certificate_file), "keyFile": str(own)}
     with served(server):
         for facts, reason in (
             (client, "TLS fails: self-signed certificate"),
-            ({**client, "caFile": str(known)}, "TLS fails"),
+            ({**client, "caFile": str(certificate_file)}, "TLS fails"),
             ({**client, "caFile": str(tmp_path / "none.crt")}, "none.crt`"),
             ({"insecure_skip_tls_verify": True}, "does not answer"),  # it wants to know who we are
         ):
-            told(**facts)
+            configure(**facts)
             ran = run(f"registry add secure {url} --type helm")
             assert (ran.code, reason in ran.err) == (5, True), (facts, ran.err)
-        told(**client, insecure_skip_tls_verify=True)
+        configure(**client, insecure_skip_tls_verify=True)
         run.ok(f"registry add blind {url}")  # it is known for charts by its index
-        told(**client, caFile=str(certificate))
+        configure(**client, caFile=str(certificate))
         run.ok(f"registry add secure {url}")
         run.ok("pkg install secure/strict")
         refused = run(f"import helm {url}/strict.tgz --name other")

@@ -95,7 +95,7 @@ def test_r5_hooks_and_tests_are_told_and_hooks_can_be_kept(run: Runner, app: Pat
 
 
 @pytest.mark.parametrize(
-    ("events", "policy", "said"),
+    ("events", "policy", "message"),
     [
         ("pre-install,post-install", "", "run before the rest alone, not after it too: Job web-migrate"),
         ("post-install", "hook-succeeded", "stay when they have ended: Job web-migrate"),
@@ -109,7 +109,7 @@ def test_r5_hooks_and_tests_are_told_and_hooks_can_be_kept(run: Runner, app: Pat
     ],
 )
 def test_r5_what_hooks_do_otherwise_than_with_helm_is_told(
-    run: Runner, app: Path, tmp_path: Path, events: str, policy: str, said: str
+    run: Runner, app: Path, tmp_path: Path, events: str, policy: str, message: str
 ) -> None:
     hooks = str(PLATFORM["templates/hooks.yaml"]).replace("pre-install,pre-upgrade", events)
     hooks = hooks.replace(
@@ -122,7 +122,7 @@ def test_r5_what_hooks_do_otherwise_than_with_helm_is_told(
     file = app / "components/web.yaml"
     file.write_text(f"{file.read_text()}hooks: apply\n")
     ran = run("render dev")
-    assert (ran.code, said in ran.err) == (0, True), ran.err
+    assert (ran.code, message in ran.err) == (0, True), ran.err
     assert ("web-migrate" in ran.out) == ("install" in events)
 
 
@@ -217,7 +217,7 @@ ELSEWHERE = '{"properties": {"a": {"$ref": "file:///nowhere.json"}}}'
 
 
 @pytest.mark.parametrize(
-    ("files", "said", "hint"),
+    ("files", "message", "hint"),
     [
         (
             {"templates/map.yaml": ITSELF},
@@ -234,7 +234,7 @@ ELSEWHERE = '{"properties": {"a": {"$ref": "file:///nowhere.json"}}}'
     ids=["includes itself", "schema elsewhere", "no kind"],
 )
 def test_r5_faults_of_a_chart_are_told_in_few_words(
-    run: Runner, app: Path, tmp_path: Path, files: Tree, said: str, hint: str | None
+    run: Runner, app: Path, tmp_path: Path, files: Tree, message: str, hint: str | None
 ) -> None:
     head = "{apiVersion: v2, name: broken, version: 0.1.0}\n"
     whole = {**STRICT, "Chart.yaml": head, "values.yaml": "a: 1\n", "values.schema.json": "{}", **files}
@@ -242,7 +242,7 @@ def test_r5_faults_of_a_chart_are_told_in_few_words(
     run.ok("pkg install charts/broken")
     run.ok("generate broken b")
     ran = run("render dev")
-    assert (ran.code, said in ran.err, len(ran.err) < 1000) == (3, True, True), ran.err
+    assert (ran.code, message in ran.err, len(ran.err) < 1000) == (3, True, True), ran.err
     assert "components/" not in ran.err
     assert hint is None or hint in ran.err
 

@@ -16,11 +16,11 @@ PARAMS = HEAD.format("EnvironmentParams") + "components:\n  front:  # ours\n    
 
 @pytest.fixture
 def app(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = small_app(tmp_path)
-    monkeypatch.chdir(made.root)
+    app_dir = small_app(tmp_path)
+    monkeypatch.chdir(app_dir.root)
     run.ok("generate web front --image nginx")
     run.ok("env add dev --no-preset")
-    return made.root
+    return app_dir.root
 
 
 def test_c17_a_component_never_takes_the_file_of_a_modules_parameters(run: Runner, app: Path) -> None:

@@ -144,7 +144,7 @@ def test_d10_secrets_are_masked(live: Path, run: Runner) -> None:
 
 
 def test_d11_the_difference_is_machine_readable(live: Path, run: Runner) -> None:
-    told = run("diff gke -o json").json
-    assert (told["apiVersion"], told["kind"], told["ok"]) == ("mlstack.dev/v1", "DiffResult", False)
-    assert told["counts"] == {"create": 1}
+    result = run("diff gke -o json").json
+    assert (result["apiVersion"], result["kind"], result["ok"]) == ("mlstack.dev/v1", "DiffResult", False)
+    assert result["counts"] == {"create": 1}
     assert run("schema DiffResult").json["title"] == "DiffResult"

@@ -18,10 +18,10 @@ CLAIM = "spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1G
 
 @pytest.fixture
 def app(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = small_app(tmp_path)
-    monkeypatch.chdir(made.root)
+    app_dir = small_app(tmp_path)
+    monkeypatch.chdir(app_dir.root)
     run.ok("generate web front --image nginx")
-    return made.root
+    return app_dir.root
 
 
 def shared(app: Path) -> dict[str, bytes]:
@@ -168,8 +168,8 @@ def test_e10_env_set_leaks_nothing_personal(run: Runner, app: Path) -> None:
 def test_x7_a_namespace_never_takes_along_what_is_kept(
     run: Runner, app: Path, kind: str, head: str, rest: str, option: str
 ) -> None:
-    kept = f"apiVersion: v1\nkind: {kind}\nmetadata:\n  name: kept\n  {head}\n{rest}\n"
-    write_tree(app, {"components/kept.yaml": kept})
+    manifest = f"apiVersion: v1\nkind: {kind}\nmetadata:\n  name: kept\n  {head}\n{rest}\n"
+    write_tree(app, {"components/kept.yaml": manifest})
     run.ok("env add dev --no-preset -n own")
     run.ok("apply dev --no-wait")
     for words in ("delete dev --namespaces --yes", "delete dev --namespaces --dry-run"):
@@ -340,8 +340,8 @@ def test_a14_a_parameter_is_made_ones_own_and_taken_back(run: Runner, app: Path)
     run.ok("env add dev --no-preset")
     run.ok("param set --env dev front replicas 2")
     before = shared(app)
-    said = run.ok("param set --env dev --override front replicas 7")
-    assert "for you alone, .mlstack/overrides.yaml" in said
+    text = run.ok("param set --env dev --override front replicas 7")
+    assert "for you alone, .mlstack/overrides.yaml" in text
     run.ok("param set --env dev --override color green")
     run.ok("param set --env dev --override front tags.team me")
     run.ok("param set --env dev --override front args a,b")

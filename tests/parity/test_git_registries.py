@@ -38,10 +38,10 @@ def test_r3_a_tree_address_takes_branch_tag_or_commit_and_folder(
 ) -> None:
     for number, (revision, head) in enumerate(heads.items()):
         run.ok(f"registry add far{number} {TREE}/{revision}/sub/dir")
-        told = run(f"registry describe far{number} -o json").json
+        registry = run(f"registry describe far{number} -o json").json
         version = "1.3.0" if head == heads["main"] else "1.2.0"
-        versions = {package["name"]: package["version"] for package in told["packages"]}
-        assert (told["revision"], versions["tools"]) == (head, version)
+        versions = {package["name"]: package["version"] for package in registry["packages"]}
+        assert (registry["revision"], versions["tools"]) == (head, version)
     for wrong in ("nope/sub/dir", "main/no/dir"):
         assert run(f"registry add wrong {TREE}/{wrong}").code == 5
 

@@ -28,7 +28,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
-    ("head", "said", "hint"),
+    ("head", "message", "hint"),
     [
         ("apiVersion: mlstack.dev/v2\nkind: App\n", "a newer mlstack wrote", ""),
         ("apiVersion: mlstack.dev/v1alpha1\nkind: App\n", "this mlstack reads", "mlstack upgrade"),
@@ -37,7 +37,7 @@ COMMANDS = [
     ids=["newer", "older", "ksonnet"],
 )
 def test_a10_every_command_refuses_the_app_of_another(
-    run: Runner, command: str, head: str, said: str, hint: str
+    run: Runner, command: str, head: str, message: str, hint: str
 ) -> None:
     Path("app.yaml").write_text(f"{head}name: x\n")
     Path("web.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n")
@@ -45,7 +45,7 @@ def test_a10_every_command_refuses_the_app_of_another(
     is_init = command.startswith("init")
     assert ran.code == (2 if is_init else 3)
     if not is_init or "ksonnet" in head:
-        assert said in ran.err
+        assert message in ran.err
         assert hint in ran.err
     left = sorted(path.name for path in Path.cwd().rglob("*") if path.is_file())
     assert left == ["app.yaml", "web.yaml"]

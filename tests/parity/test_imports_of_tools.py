@@ -112,10 +112,10 @@ def test_c25_a_chart_is_imported_by_helm_4_alone(
     write_tree(tmp_path, {"chart/Chart.yaml": "{apiVersion: v2, name: web, version: 0.1.0}\n"})
     write_tree(tmp_path, {"bin/helm": "#!/bin/sh\necho v3.19.0\n"})
     (tmp_path / "bin/helm").chmod(0o755)
-    for path, said in ((tmp_path, "is not installed"), (tmp_path / "bin", "the helm on the PATH is v3.19.0")):
+    for path, text in ((tmp_path, "is not installed"), (tmp_path / "bin", "the helm on the PATH is v3.19.0")):
         monkeypatch.setenv("PATH", str(path))
         ran = run("import helm ../chart")
-        assert (ran.code, said in ran.err, "hint: get helm 4" in ran.err) == (5, True, True)
+        assert (ran.code, text in ran.err, "hint: get helm 4" in ran.err) == (5, True, True)
 
 
 def release(manifest: str, *, version: int = 3, status: str = "deployed") -> dict[str, Any]:
@@ -141,8 +141,8 @@ def release(manifest: str, *, version: int = 3, status: str = "deployed") -> dic
 def test_c25_a_live_release_is_taken_over_without_making_anything_anew(run: Runner, app: Path) -> None:
     cluster = run.cluster("minikube")
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
-    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": {"a": "1"}}
-    labelled = {**kept, "metadata": {"name": "web", "labels": {"app.kubernetes.io/managed-by": "Helm"}}}
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": {"a": "1"}}
+    labelled = {**manifest, "metadata": {"name": "web", "labels": {"app.kubernetes.io/managed-by": "Helm"}}}
     cluster.apply(
         {**labelled, "metadata": {**labelled["metadata"], "namespace": "ml"}, "data": {"a": "1", "old": "2"}},
         manager="helm",

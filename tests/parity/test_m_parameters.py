@@ -163,7 +163,7 @@ def test_m16_the_list_is_what_is_rendered(demo: Path, run: Runner) -> None:
     assert {row["component"] for row in rows} == {"mod.back"}
     listed = {row["name"]: row["value"] for row in rows}
     rendered = run("render gke -o json").json["items"]
-    assert [(each["data"]["image"], each["data"]["color"]) for each in rendered] == [
+    assert [(obj["data"]["image"], obj["data"]["color"]) for obj in rendered] == [
         (listed["image"], listed["color"])
     ]
 
@@ -172,9 +172,9 @@ def test_m18_environments_are_compared(demo: Path, run: Runner) -> None:
     run.ok("param set --env gke front replicas 2")
     run.ok("generate web back --image nginx")
     run.ok("param set --env gke back color green")
-    one = run("param diff minikube gke --component front --exit-code -o json")
-    assert (one.code, [row["name"] for row in one.json["rows"]]) == (1, ["replicas"])
-    assert (one.json["rows"][0]["first"], one.json["rows"][0]["second"]) == (1, 2)
+    ran = run("param diff minikube gke --component front --exit-code -o json")
+    assert (ran.code, [row["name"] for row in ran.json["rows"]]) == (1, ["replicas"])
+    assert (ran.json["rows"][0]["first"], ran.json["rows"][0]["second"]) == (1, 2)
     assert run("param diff minikube gke").code == 0
     assert run("param diff minikube minikube --exit-code").code == 0
 

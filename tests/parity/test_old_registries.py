@@ -60,7 +60,7 @@ def test_c7_an_old_prototype_takes_each_of_its_parameters_or_says_why_it_is_gone
         description = packages.describe_prototype(whole, name)
     except NotFoundError as error:
         assert f"`{name}` is " in error.message  # retired or planned, and why
-        assert any(found.retired for found in packages.search_prototypes(whole, name).prototypes)
+        assert any(prototype.retired for prototype in packages.search_prototypes(whole, name).prototypes)
         return
     required = {param.name for param in description.parameters if param.required and param.default is None}
     texts = {name: text for name, text in REQUIRED_NOW.items() if name in required}

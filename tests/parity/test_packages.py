@@ -156,8 +156,8 @@ def test_p9_lists_show_versions_and_environments_once(registry: Path, run: Runne
     run.ok("pkg install --env gke ours/tools@1.3.0")
     names = run.ok("pkg list --installed -o name").split()
     assert names == ["ours/base", "ours/tools", "ours/tools"]
-    known = run("pkg list -o json").json["packages"]
-    tools = next(row for row in known if row["package"] == "ours/tools")
+    rows = run("pkg list -o json").json["packages"]
+    tools = next(row for row in rows if row["package"] == "ours/tools")
     assert (tools["version"], tools["installed"]) == ("2.0.0", ["1.2.0", "1.3.0"])
 
 
@@ -221,8 +221,8 @@ def test_p14_requirements_are_resolved_across_registries_and_locked(
 
 
 def test_packages_that_require_each_other_go_together(demo: Path, tmp_path: Path, run: Runner) -> None:
-    for one, other in ("ab", "ba"):
-        write_tree(tmp_path / "registry", {f"{one}/package.yaml": package(one, other)})
+    for name, required in ("ab", "ba"):
+        write_tree(tmp_path / "registry", {f"{name}/package.yaml": package(name, required)})
     run.ok("pkg install ours/a")
     run.play(
         "pkg rm ours/a | 2 | is required by `ours/b`\npkg rm ours/b ours/a | 0 | ours/a@1.0.0 | ours/b@1.0.0"
@@ -239,9 +239,9 @@ def test_p16_what_a_package_says_of_itself_is_shown(demo: Path, tmp_path: Path, 
     about = "authors: [Ann]\nkeywords: [web]\nlicense: MIT\nrepository: https://example.org/x\n"
     text = package("told") + about + "bugs: https://example.org/bugs\nquickStart: mlstack generate x\n"
     write_tree(tmp_path / "registry", {"told/package.yaml": text})
-    shown = run.ok("pkg describe told")
+    out = run.ok("pkg describe told")
     for fact in ("Ann", "web", "MIT", "https://example.org/x", "example.org/bugs", "mlstack generate x"):
-        assert fact in shown
+        assert fact in out
 
 
 @pytest.mark.slow
@@ -404,8 +404,8 @@ def test_p12_a_preview_names_objects_that_would_be_made_anew(workers: None, run:
         row = objects[environment, "StatefulSet default/plain"]
         assert (row["component"], row["action"]) == ("plain", "recreate")
         assert "serviceName" in row["reason"]
-    told = run.ok("pkg update --preview")
+    out = run.ok("pkg update --preview")
     for words in ("plain", "tuned", "recreate", "serviceName", "hidden", "scale"):
-        assert words in told
+        assert words in out
     run.ok("pkg update")
     assert "image: two" in run.ok("render minikube -c plain")

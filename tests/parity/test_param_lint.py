@@ -24,7 +24,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner) -> Path:
     return root
 
 
-def found(run: Runner, *words: str) -> list[tuple[str, str, str, str]]:
+def findings(run: Runner, *words: str) -> list[tuple[str, str, str, str]]:
     ran = run("param", "lint", "-o", "json", *words)
     assert ran.code == (0 if ran.json["ok"] else 1), ran.err
     rows = ran.json["findings"]
@@ -34,18 +34,18 @@ def found(run: Runner, *words: str) -> list[tuple[str, str, str, str]]:
 def test_a_sound_app_has_no_findings(app: Path, run: Runner) -> None:
     for words in ("--env gke color green", "--env gke web replicas 3", "shop.cart color green"):
         run(f"param set {words}")
-    assert found(run) == []
+    assert findings(run) == []
     assert run("param lint").out == "every value and patch has an effect in 2 environments\n"
 
 
 def test_what_says_the_same_as_the_layer_below(app: Path, run: Runner) -> None:
     run("param set web replicas 1")
     run("param set --env gke web image nginx")
-    assert found(run) == [
+    assert findings(run) == [
         ("same", "web", "replicas", "components/web.yaml"),
         ("same", "web", "image", "environments/gke/params.yaml"),
     ]
-    assert [row[2] for row in found(run, "-c", "shop")] == []
+    assert [row[2] for row in findings(run, "-c", "shop")] == []
     table = run("param lint")
     assert (table.code, "components/web.yaml:6" in table.out) == (1, True)
 
@@ -54,12 +54,12 @@ def test_what_other_values_hide_everywhere(app: Path, run: Runner) -> None:
     run("param set web replicas 2")
     for environment in ("gke", "minikube"):
         run(f"param set --env {environment} web replicas 3")
-    assert found(run) == [("hidden", "web", "replicas", "components/web.yaml")]
+    assert findings(run) == [("hidden", "web", "replicas", "components/web.yaml")]
 
 
 def test_what_reaches_no_object(app: Path, run: Runner) -> None:
     run("param set web debug true")  # no template looks at it
-    assert found(run) == [("no effect", "web", "debug", "components/web.yaml")]
+    assert findings(run) == [("no effect", "web", "debug", "components/web.yaml")]
 
 
 def test_what_nobody_takes(app: Path, run: Runner) -> None:
@@ -67,7 +67,7 @@ def test_what_nobody_takes(app: Path, run: Runner) -> None:
     run("param set --env gke web replicas 3")
     file = app / "app.yaml"
     file.write_text(file.read_text() + "params: {colour: red}\n")
-    assert found(run) == [
+    assert findings(run) == [
         ("unused", "", "colour", "app.yaml"),
         ("unused", "web", "replicas", "environments/gke/params.yaml"),
     ]
@@ -84,7 +84,7 @@ def test_patches_without_effect(app: Path, run: Runner) -> None:
             "environments/minikube/patches/web.yaml": head.replace("NAME", "web") + "data: {a: b}\n",
         },
     )
-    assert found(run) == [
+    assert findings(run) == [
         ("patch", "shop.cart", "ConfigMap cart", "environments/gke/patches/shop.cart.yaml"),
         ("patch", "web", "ConfigMap web", "environments/gke/patches/web.yaml"),
     ]
@@ -105,4 +105,4 @@ def test_a_line_that_one_of_two_spellings_needs_and_those_of_presets_stay(
         "env add gke",
     ):
         run.ok(line)
-    assert found(run) == []
+    assert findings(run) == []

@@ -81,7 +81,7 @@ def test_r10_registries_are_listed_with_what_is_overridden(demo: Path, tmp_path:
         },
     )
     (row,) = run("registry list -o json").json["registries"]
-    told = [row[name] for name in ("name", "protocol", "overridden", "bundled")]
-    assert told == ["ours", "directory", True, False]
+    cells = [row[name] for name in ("name", "protocol", "overridden", "bundled")]
+    assert cells == ["ours", "directory", True, False]
     assert "../elsewhere" in run.ok("registry list")
     assert run.ok("registry list -o name") == "ours\n"

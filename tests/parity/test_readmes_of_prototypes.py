@@ -17,8 +17,8 @@ from tests.support.cli import Runner
 pytestmark = pytest.mark.slow
 
 ROOT = files.folder("prototypes")
-READMES = [f"{each.package}/{each.name}" for each in examples.prototypes()] + [
-    each.name for each in examples.packages()
+READMES = [f"{prototype.package}/{prototype.name}" for prototype in examples.prototypes()] + [
+    package.name for package in examples.packages()
 ]
 TRAINING = ("pkg install kubeflow/training", "generate pytorch-job train")
 BEFORE = {name: TRAINING for name in ("data/data-volume", "data/nfs-volume", "scheduling/local-queue")}

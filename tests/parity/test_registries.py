@@ -291,7 +291,7 @@ def test_a_package_is_published_added_and_installed(demo: Runner, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "told"),
+    ("line", "code", "message"),
     [
         ("pkg publish ../nowhere oci://127.0.0.1:1/ml", 4, "no package in `../nowhere`"),
         ("pkg publish ../registry/base oci://127.0.0.1:1/ml", 5, "connection refused"),
@@ -301,29 +301,29 @@ def test_a_package_is_published_added_and_installed(demo: Runner, tmp_path: Path
     ],
 )
 def test_what_cannot_be_published_is_told(
-    demo: Runner, tmp_path: Path, line: str, code: int, told: str
+    demo: Runner, tmp_path: Path, line: str, code: int, message: str
 ) -> None:
     file = tmp_path / "demo/app.yaml"
-    known = "registries:\n- {name: away, address: https://git.example.org/ml/x.git}\n"
-    file.write_text(file.read_text().replace("registries:\n", known))
+    registries = "registries:\n- {name: away, address: https://git.example.org/ml/x.git}\n"
+    file.write_text(file.read_text().replace("registries:\n", registries))
     ran = demo(line)
-    assert (ran.code, told in ran.err) == (code, True), ran.err
+    assert (ran.code, message in ran.err) == (code, True), ran.err
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "message"),
     [
         ("web/prototype.yaml", "kind: Prototype\n", "../registry/tools/web/prototype.yaml"),
         ("web/templates/page.yaml.j2", "a: 1\nb: {{ x\n", "templates/page.yaml.j2:2)"),
     ],
 )
 def test_a_broken_package_of_ones_own_is_not_published(
-    demo: Runner, tmp_path: Path, file: str, text: str, said: str
+    demo: Runner, tmp_path: Path, file: str, text: str, message: str
 ) -> None:
     (tmp_path / "registry/tools" / file).write_text(text)
     (tmp_path / "out").mkdir()
     ran = demo("pkg publish ../registry/tools ../out")
-    assert (ran.code, said in ran.err, read_tree(tmp_path / "out")) == (3, True, {}), ran.err
+    assert (ran.code, message in ran.err, read_tree(tmp_path / "out")) == (3, True, {}), ran.err
 
 
 def test_a_package_is_published_into_the_folder_of_a_registry(demo: Runner, tmp_path: Path) -> None:

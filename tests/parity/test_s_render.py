@@ -32,7 +32,7 @@ def test_s1_render_prints_every_object(demo: Path, run: Runner) -> None:
     documents = list(yaml.safe_load_all(run.ok("render gke")))
     listed = run("show gke -o json").json
     assert (listed["kind"], listed["items"]) == ("List", documents)
-    names = {f"{each['kind']} {each['metadata']['name']}" for each in documents}
+    names = {f"{obj['kind']} {obj['metadata']['name']}" for obj in documents}
     assert names == {"Secret back", "ConfigMap back", "ConfigMap front"}
 
 
@@ -66,7 +66,7 @@ def test_s4_only_what_was_asked_for_is_rendered(demo: Path, run: Runner) -> None
 def test_s5_the_namespace_stands_in_every_object(demo: Path, run: Runner) -> None:
     run.ok("env set gke -n ml")
     run.ok("generate web back --image caddy --token t")
-    assert {each["metadata"]["namespace"] for each in run("render gke -o json").json["items"]} == {"ml"}
+    assert {obj["metadata"]["namespace"] for obj in run("render gke -o json").json["items"]} == {"ml"}
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n---\n"])

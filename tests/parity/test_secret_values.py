@@ -34,8 +34,8 @@ def assert_on_no_disk(secrets: tuple[str, ...], *folders: Path) -> None:
 def test_a_variable_of_the_environment_is_taken_when_rendering(
     app: Path, run: Runner, home: Path, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
-    told = run(f"param set {level} token '{{fromEnv: WEB_TOKEN}}'")
-    assert told.out.startswith('set token = {"fromEnv": "WEB_TOKEN"}'), told
+    ran = run(f"param set {level} token '{{fromEnv: WEB_TOKEN}}'")
+    assert ran.out.startswith('set token = {"fromEnv": "WEB_TOKEN"}'), ran
     assert "fromEnv: WEB_TOKEN" in "".join(file.read_text() for file in app.rglob("*.yaml"))
     missing = run("render gke")
     assert (missing.code, "the environment variable `WEB_TOKEN` is not set (" in missing.err) == (3, True)

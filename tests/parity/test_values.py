@@ -146,15 +146,15 @@ def test_m20_one_run_takes_items_strings_files_and_stdin(
     (tmp_path / "text").write_text("line 1\nline 2\n")
     words = ["--set", "a.args[0]=first", "--set-string", "port=80", "--set-file", f"a.text={tmp_path}/text"]
     rows = run("param", "list", "a", "-o", "json", *words).json["rows"]
-    shown = {row["name"]: (row["value"], row["origin"]) for row in rows}
-    assert shown["args"] == (["first", "two"], "--set a.args[0]")
-    assert shown["port"] == ("80", "--set-string port")
-    assert shown["text"] == ("line 1\nline 2\n", "--set-file a.text")
+    listed = {row["name"]: (row["value"], row["origin"]) for row in rows}
+    assert listed["args"] == (["first", "two"], "--set a.args[0]")
+    assert listed["port"] == ("80", "--set-string port")
+    assert listed["text"] == ("line 1\nline 2\n", "--set-file a.text")
     assert "first" in run("render", "gke", "-c", "a", *words).out
     monkeypatch.setattr("sys.stdin", io.StringIO("cpu: 3\n"))
     (tmp_path / "more.yaml").write_text("cpu: 4\nport: 1\n")
-    given = run("param", "list", "a", "-o", "json", "--values", f"{tmp_path}/more.yaml", "--values", "-")
-    values = {row["name"]: row["value"] for row in given.json["rows"]}
+    ran = run("param", "list", "a", "-o", "json", "--values", f"{tmp_path}/more.yaml", "--values", "-")
+    values = {row["name"]: row["value"] for row in ran.json["rows"]}
     assert (values["cpu"], values["port"]) == (3, 1)
     explained = run("param explain a cpu --set cpu=7 -o json").json["parameters"][0]
     assert (explained["value"], explained["layer"]) == (7, "command line")

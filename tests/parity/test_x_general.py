@@ -63,16 +63,16 @@ def test_x3_what_is_gone_already_is_fine(live: Path, run: Runner) -> None:
 
 
 def test_x4_pods_may_be_given_time(live: Path, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, given = run.cluster("minikube"), {}
+    cluster, grace_s = run.cluster("minikube"), {}
     delete = cluster.delete
 
     def noted(ref: ObjectRef, **how: Any) -> object:
-        given[ref.kind] = how.get("grace_period_s")
+        grace_s[ref.kind] = how.get("grace_period_s")
         return delete(ref, **how)
 
     monkeypatch.setattr(cluster, "delete", noted)
     run.ok("delete minikube -c a --yes --grace-period 5")
-    assert (given["ConfigMap"], given["ServiceAccount"]) == (5, 5)
+    assert (grace_s["ConfigMap"], grace_s["ServiceAccount"]) == (5, 5)
 
 
 def test_x5_what_was_deployed_goes_even_if_the_files_changed(live: Path, run: Runner) -> None:
@@ -179,12 +179,12 @@ def closed(content: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.slow
 def test_x10_json_keeps_types_and_has_a_published_schema(live: Path, run: Runner) -> None:
     for line in LISTS:
-        told = run(f"{line} -o json").json
-        assert told["apiVersion"] == "mlstack.dev/v1", line
-        content = run(f"schema {told['kind']}").json
-        assert content["$id"] == f"https://mlstack.dev/schemas/v1/{told['kind']}.json"
-        Draft202012Validator(closed(content)).validate(told)
-        assert told["kind"] in schema.result_schemas()
+        result = run(f"{line} -o json").json
+        assert result["apiVersion"] == "mlstack.dev/v1", line
+        content = run(f"schema {result['kind']}").json
+        assert content["$id"] == f"https://mlstack.dev/schemas/v1/{result['kind']}.json"
+        Draft202012Validator(closed(content)).validate(result)
+        assert result["kind"] in schema.result_schemas()
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -342,13 +342,13 @@ SUGGESTED = {
 @pytest.mark.parametrize("words", SUGGESTED)
 def test_x13_an_unknown_command_suggests_what_does_it(run: Runner, words: str) -> None:
     """Commands of that name may come; what is suggested is a command."""
-    known = {name for name, _ in commands()}
-    if words in known:
+    names = {name for name, _ in commands()}
+    if words in names:
         return
     refused = run(words)
     meant = re.search(r"did you mean `mlstack (.*?)`", refused.err)
     assert refused.code == 2
-    assert meant[1] in known if meant else not SUGGESTED[words], refused.err
+    assert meant[1] in names if meant else not SUGGESTED[words], refused.err
     assert not SUGGESTED[words] or (meant and meant[1] == SUGGESTED[words]), refused.err
 
 

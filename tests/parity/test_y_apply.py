@@ -46,8 +46,8 @@ def live(demo: Path, run: Runner) -> Path:
 def test_y1_missing_is_created_changed_updated_and_the_rest_left_alone(live: Path, run: Runner) -> None:
     write(live, "a", config_map("a", x="2"))
     write(live, "c", config_map("c"))
-    told = outcomes(run, "apply minikube")
-    assert told == {"a": "updated", "b": "unchanged", "c": "created", "front": "unchanged"}
+    rows = outcomes(run, "apply minikube")
+    assert rows == {"a": "updated", "b": "unchanged", "c": "created", "front": "unchanged"}
 
 
 def test_y2_fields_of_others_survive(live: Path, run: Runner) -> None:
@@ -118,8 +118,8 @@ def test_y9_fields_of_programs_are_left_and_said_unless_forced(live: Path, run: 
     ref = ObjectRef("v1", "ConfigMap", "default", "a")
     cluster.patch(ref, {"data": {"x": "theirs"}}, manager="some-operator")
     write(live, "a", config_map("a", x="2"))
-    told = run("apply minikube")
-    assert (told.code, "some-operator" in told.out + told.err) == (0, True)
+    ran = run("apply minikube")
+    assert (ran.code, "some-operator" in ran.out + ran.err) == (0, True)
     assert data(run, "a") == {"x": "theirs"}
     run.ok("apply minikube --force-conflicts")
     assert data(run, "a") == {"x": "2"}
@@ -132,8 +132,8 @@ def test_y10_what_left_the_app_is_pruned_here_alone(live: Path, run: Runner) -> 
     run.ok("apply minikube")
     run.ok("apply gke2")
     run.ok("component rm own")
-    told = outcomes(run, "apply minikube --yes")
-    assert told["own"] == "deleted"
+    rows = outcomes(run, "apply minikube --yes")
+    assert rows["own"] == "deleted"
     assert run.cluster("minikube").get(ObjectRef("v1", "ConfigMap", "other", "own"))
 
 
@@ -154,9 +154,9 @@ def test_y11_prune_never_touches_other_components(live: Path, run: Runner) -> No
 
 @pytest.mark.parametrize("note", [{"mlstack.dev/prune": "false"}, {"helm.sh/resource-policy": "keep"}])
 def test_y12_an_object_may_opt_out_of_prune(live: Path, run: Runner, note: dict[str, str]) -> None:
-    kept = config_map("kept")
-    kept["metadata"]["annotations"] = note
-    write(live, "kept", kept)
+    manifest = config_map("kept")
+    manifest["metadata"]["annotations"] = note
+    write(live, "kept", manifest)
     run.ok("apply minikube")
     run.ok("component rm kept")
     run.ok("apply minikube --yes")
@@ -177,8 +177,8 @@ def test_y14_objects_say_whose_they_are(live: Path, run: Runner) -> None:
 
 
 def test_y15_a_line_for_each_object_and_a_summary(demo: Path, run: Runner) -> None:
-    told = run("apply minikube")
-    assert told.out.splitlines() == [
+    ran = run("apply minikube")
+    assert ran.out.splitlines() == [
         "created   ConfigMap default/front",
         "`minikube` (context minikube, namespace default): 1 created",
     ]
@@ -191,8 +191,8 @@ def test_y16_apply_waits_as_long_as_it_is_told(live: Path, run: Runner) -> None:
     stuck = deployment("stuck")
     stuck["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 9}}
     write(live, "stuck", stuck)
-    told = run("apply minikube --timeout 3s")
-    assert (told.code, "Deployment default/stuck" in told.err) == (7, True)
+    ran = run("apply minikube --timeout 3s")
+    assert (ran.code, "Deployment default/stuck" in ran.err) == (7, True)
     assert run("apply minikube --no-wait").code == 0
 
 
@@ -225,10 +225,10 @@ def test_y18_others_go_on_after_a_failure_unless_told_not_to(
     monkeypatch.setattr(cluster, "apply", refusing)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "broken"}}
     write(live, "a", account, config_map("z"))
-    told = run(f"apply minikube -c a --no-prune {option}")
-    assert (told.code, data(run, "z")) == (6, after)
-    assert "failed    ServiceAccount default/broken" in told.out
-    assert ("skipped   ConfigMap default/z" in told.out) == (after is None)
+    ran = run(f"apply minikube -c a --no-prune {option}")
+    assert (ran.code, data(run, "z")) == (6, after)
+    assert "failed    ServiceAccount default/broken" in ran.out
+    assert ("skipped   ConfigMap default/z" in ran.out) == (after is None)
 
 
 def test_y18_nothing_is_written_or_deleted_when_something_does_not_render(live: Path, run: Runner) -> None:
@@ -256,10 +256,10 @@ def test_y19_what_cannot_change_is_explained_and_recreated_on_request(live: Path
 def test_y20_applying_again_writes_nothing(live: Path, run: Runner) -> None:
     names = [ObjectRef("v1", "ConfigMap", "default", name) for name in ("front", "a", "b")]
     cluster = run.cluster("minikube")
-    for seen in ("", "yes"):  # the second time a person has written aside, and each is looked at whole
-        if seen:
+    for edited in ("", "yes"):  # the second time a person has written aside, and each is looked at whole
+        if edited:
             for ref in names:
-                cluster.patch(ref, {"metadata": {"labels": {"seen": seen}}}, manager="kubectl-edit")
+                cluster.patch(ref, {"metadata": {"labels": {"seen": edited}}}, manager="kubectl-edit")
         before = [existing(cluster, ref) for ref in names]
         counted = Counted(cluster)
         run.clusters["minikube"] = counted  # type: ignore[assignment]  # passes every verb on

@@ -94,8 +94,8 @@ def test_a_restart_in_the_middle_of_case_1_changes_no_figure_by_more_than_5_perc
     calm = published("case1")
     restart = ScenarioEvent(at_ms=101_000, what="kill-controller", seconds=1)
     before, after = (
-        [figures(simulate(each, seed=seed)).values for seed in range(4)]
-        for each in (calm, replace(calm, events=(restart,)))
+        [figures(simulate(case, seed=seed)).values for seed in range(4)]
+        for case in (calm, replace(calm, events=(restart,)))
     )
     for name in ("wait", "gang wait", "utilisation", "steady", "useful", "jain", "deletions"):
         means = [fmean(run[name] for run in runs) for runs in (before, after)]
@@ -149,7 +149,7 @@ def test_a_goal_is_compared_over_all_seeds() -> None:
     assert not compare("x", {"least": 2, "over": "min"}, [1, 3]).is_met
     assert compare("x", {"most": 2}, [1, 3]).is_met
     assert not compare("x", {"most": 2, "over": "max"}, [1, 3]).is_met
-    assert [compare("x", {"value": 2, "tolerance": 0.5}, [each]).is_met for each in (1.5, 2.6)] == [
+    assert [compare("x", {"value": 2, "tolerance": 0.5}, [result]).is_met for result in (1.5, 2.6)] == [
         True,
         False,
     ]
@@ -214,13 +214,13 @@ def test_throughput_gives_more_to_the_job_that_scales() -> None:
 def test_a_seed_gives_one_trace_at_every_load() -> None:
     slow, fast = draw(7, Fraction(1)), draw(7, Fraction(2))
     assert draw(7, Fraction(1)) == slow
-    assert [each.work_ms for each in slow] == [each.work_ms for each in fast]
+    assert [job.work_ms for job in slow] == [job.work_ms for job in fast]
     assert slow[-1].at_ms == pytest.approx(2 * fast[-1].at_ms, rel=1e-6)
 
 
 def test_the_load_is_what_rigid_jobs_take_over_what_there_is() -> None:
     trace = draw(3, Fraction(9, 5))
-    taken = sum(each.alone_ms * each.maximum for each in trace)
+    taken = sum(job.alone_ms * job.maximum for job in trace)
     assert len(trace) == JOBS
     assert taken / (SLOTS * trace[-1].at_ms) == pytest.approx(1.8, rel=1e-6)
 

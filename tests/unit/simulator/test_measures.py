@@ -54,9 +54,9 @@ def cluster(cores: int = 10) -> ClusterObserver:
 def test_running_pods_count_and_waiting_ones_are_only_requested() -> None:
     observer = cluster()
     hear(observer, pod("t0", "trainer"), pod("t1", "trainer", node="", phase="Pending"))
-    found = observer.sample(0)
-    assert (found.share("running"), found.share("requested")) == (30, 60)
-    assert (found.jobs[0].trainers, found.jobs[0].bound, found.jobs[0].unbound) == (1, 1, 1)
+    sample = observer.sample(0)
+    assert (sample.share("running"), sample.share("requested")) == (30, 60)
+    assert (sample.jobs[0].trainers, sample.jobs[0].bound, sample.jobs[0].unbound) == (1, 1, 1)
 
 
 def test_room_is_useful_once_the_gang_is_whole() -> None:
@@ -64,9 +64,9 @@ def test_room_is_useful_once_the_gang_is_whole() -> None:
     hear(observer, pod("t0", "trainer"), pod("m", "master", cpu="1"))
     assert observer.sample(0).useful == {}
     hear(observer, pod("p", "pserver", cpu="1"))
-    found = observer.sample(0)
-    assert found.jobs[0].is_complete
-    assert found.share("useful") == 50
+    sample = observer.sample(0)
+    assert sample.jobs[0].is_complete
+    assert sample.share("useful") == 50
 
 
 def test_pods_on_their_way_out_run_but_are_no_trainers_any_more() -> None:
@@ -75,11 +75,11 @@ def test_pods_on_their_way_out_run_but_are_no_trainers_any_more() -> None:
     hear(observer, going)
     going["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     hear(observer, going, change="MODIFIED")
-    found = observer.sample(0)
-    assert (found.share("running"), found.jobs[0].trainers, found.deleted) == (30, 0, 1)
+    sample = observer.sample(0)
+    assert (sample.share("running"), sample.jobs[0].trainers, sample.deleted) == (30, 0, 1)
     hear(observer, going, change="DELETED")
-    found = observer.sample(0)
-    assert (found.share("running"), found.deleted, found.created) == (0, 1, 1)
+    sample = observer.sample(0)
+    assert (sample.share("running"), sample.deleted, sample.created) == (0, 1, 1)
 
 
 def test_background_is_told_by_its_namespace() -> None:
@@ -87,16 +87,16 @@ def test_background_is_told_by_its_namespace() -> None:
     agent = background("n-0", {"cpu": "1"})
     agent["metadata"]["uid"] = "agent"
     observer.hear(WatchEvent(type="ADDED", object=agent))
-    found = observer.sample(0)
-    assert (found.share("background"), found.share("useful")) == (10, 0)
+    sample = observer.sample(0)
+    assert (sample.share("background"), sample.share("useful")) == (10, 0)
 
 
 def test_pods_of_a_service_are_told_by_its_selector() -> None:
     observer = cluster()
     hear(observer, deployment(ServiceDeployment(name="web", replicas=3, requests={"cpu": "3"})))
     hear(observer, pod("w0"), pod("w1", node="", phase="Pending"))
-    found = observer.sample(0)
-    assert (found.services[0].target, found.services[0].running) == (3, 1)
+    sample = observer.sample(0)
+    assert (sample.services[0].target, sample.services[0].running) == (3, 1)
 
 
 def test_room_where_no_trainer_fits_is_stranded() -> None:
@@ -118,8 +118,8 @@ def test_an_overfull_node_is_named() -> None:
 
 def test_mean_over_time_weighs_each_sample_by_how_long_it_stood() -> None:
     samples = [sample(0, running=100), sample(1, running=0), sample(10, running=50)]
-    assert measures.over_time(samples, lambda each: each.share("running")) == pytest.approx(10)
-    assert measures.mean(each.share("running") for each in samples) == pytest.approx(50)
+    assert measures.over_time(samples, lambda sample: sample.share("running")) == pytest.approx(10)
+    assert measures.mean(sample.share("running") for sample in samples) == pytest.approx(50)
 
 
 def history(samples: list[Sample], name: str = "a") -> measures.JobHistory:

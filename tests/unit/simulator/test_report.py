@@ -42,23 +42,23 @@ def summed(*samples: Sample, **more: Any) -> report.SimulationReport:
 
 def with_gpus(second: int, *, cores: int, gpus: int) -> Sample:
     """Give a moment of a cluster of 100 cores and 8 GPUs."""
-    found = sample(second, running=cores)
+    sampled = sample(second, running=cores)
     return replace(
-        found,
-        allocatable={**found.allocatable, GPU: 8, "pods": 110, "memory": 0},
-        running={**found.running, GPU: gpus},
+        sampled,
+        allocatable={**sampled.allocatable, GPU: 8, "pods": 110, "memory": 0},
+        running={**sampled.running, GPU: gpus},
     )
 
 
 def test_every_resource_that_nodes_have_is_told_beside_the_mean_of_samples() -> None:
-    found = summed(
+    summary = summed(
         with_gpus(0, cores=0, gpus=4), with_gpus(1, cores=10, gpus=8), with_gpus(5, cores=70, gpus=0)
     )
-    assert [(one.name, one.utilisation, one.of_samples) for one in found.resources] == [
+    assert [(resource.name, resource.utilisation, resource.of_samples) for resource in summary.resources] == [
         ("cpu", 8.0, 26.67),
         (GPU, 90.0, 50.0),
     ]
-    assert found.utilisation == 8.0
+    assert summary.utilisation == 8.0
 
 
 def test_rows_keep_their_columns_and_end_with_the_other_resources() -> None:
@@ -70,28 +70,28 @@ def test_rows_keep_their_columns_and_end_with_the_other_resources() -> None:
 
 
 def test_times_of_jobs_count_from_their_submission() -> None:
-    found = summed(
+    summary = summed(
         sample(0, job("a", 2)),
         sample(10, job("a", 0, phase="Succeeded"), job("b", 2)),
         sample(40, job("a", 0, phase="Succeeded"), job("b", 0, phase="Succeeded")),
         work={"a": 2.5, "b": 12},
         begin=5,
     )
-    ends = found.completion
-    assert {job.name: job.jct_s for job in found.jobs} == {"a": 12.5, "b": 33.0}
+    ends = summary.completion
+    assert {job.name: job.jct_s for job in summary.jobs} == {"a": 12.5, "b": 33.0}
     assert (ends.finished, ends.unfinished) == (2, 0)
     assert (ends.mean_s, ends.p95_s, ends.makespan_s) == (22.75, 33.0, 42.5)
 
 
 def test_work_that_is_left_leaves_the_makespan_open() -> None:
-    found = summed(
+    summary = summed(
         sample(0, job("a", 2), job("b", 2), job("c", 1)),
         sample(10, job("a", 0, phase="Succeeded"), job("b", 2), job("c", 0, phase="Failed")),
         work={"a": 0, "b": 0, "c": 0},
     )
-    ends = found.completion
+    ends = summary.completion
     assert (ends.finished, ends.unfinished, ends.mean_s, ends.makespan_s) == (1, 2, 10.0, None)
-    assert {job.name: job.jct_s for job in found.jobs} == {"a": 10.0, "b": None, "c": None}
+    assert {job.name: job.jct_s for job in summary.jobs} == {"a": 10.0, "b": None, "c": None}
 
 
 def test_without_a_finished_job_there_are_no_times() -> None:
@@ -106,24 +106,24 @@ def test_waits_tell_how_many_never_got_there() -> None:
         sample(second, *(job(name, int(second >= due)) for name, due in begun.items()))
         for second in range(1, 11)
     ]
-    found = summed(*begins, *later)
-    first = found.first_trainer
+    summary = summed(*begins, *later)
+    first = summary.first_trainer
     assert (first.mean, first.p50, first.p95, first.max, first.never) == (6.25, 4.0, 10.0, 10.0, 1)
-    assert found.whole_gang.never == 4
-    assert [one.has_begun for one in found.jobs] == [True, True, True, False]
-    assert not any(one.was_whole for one in found.jobs)
+    assert summary.whole_gang.never == 4
+    assert [job.has_begun for job in summary.jobs] == [True, True, True, False]
+    assert not any(job.was_whole for job in summary.jobs)
 
 
 def test_services_tell_what_they_missed_and_when_a_raised_target_was_served() -> None:
-    found = summed(
+    summary = summed(
         sample(0, service=(100, 100)),
         *(sample(second, service=(200, min(200, 100 + 20 * (second - 10)))) for second in range(10, 20)),
         sample(20, service=(300, 200)),
         sample(25, service=(300, 250)),
     )
-    (web,) = found.services
+    (web,) = summary.services
     assert web.name == "web"
-    assert [(one.target, one.seconds, one.is_served) for one in web.raises] == [
+    assert [(step.target, step.seconds, step.is_served) for step in web.raises] == [
         (200, 5.0, True),
         (300, 5.0, False),
     ]
@@ -133,15 +133,15 @@ def test_services_tell_what_they_missed_and_when_a_raised_target_was_served() ->
 
 def test_changes_of_what_jobs_were_told_are_counted_by_direction() -> None:
     counts = ([2, 5, 5, 3, 4], [6, 6, 1, 1, 0])
-    found = summed(
+    summary = summed(
         *(
             sample(second, job("a", a), job("b", b, phase="Completing" if second == 4 else "Running"))
             for second, (a, b) in enumerate(zip(*counts, strict=True))
         )
     )
-    assert (found.grown, found.shrunk, found.spread) == (2, 2, 4)
-    assert [one.scalings for one in found.jobs] == [3, 1]
-    assert (found.passes, found.calls) == (7, {"create": 2})
+    assert (summary.grown, summary.shrunk, summary.spread) == (2, 2, 4)
+    assert [job.scalings for job in summary.jobs] == [3, 1]
+    assert (summary.passes, summary.calls) == (7, {"create": 2})
 
 
 @pytest.fixture(scope="module")
@@ -156,16 +156,16 @@ def mixed() -> dict[str, Any]:
 
 @pytest.mark.parametrize("policy", ["fair", "edl-v010", "off"])
 def test_work_that_is_done_ends_a_job_whoever_scales_it(mixed: dict[str, Any], policy: str) -> None:
-    found = report.summary(simulate(scenario.read(mixed, where="mixed.yaml"), policy))
-    (only,) = found.jobs
+    summary = report.summary(simulate(scenario.read(mixed, where="mixed.yaml"), policy))
+    (only,) = summary.jobs
     assert only.phase == "Succeeded"
     assert only.jct_s is not None and 22 <= only.jct_s <= 45
-    assert found.completion.makespan_s == only.jct_s
-    assert {one.name for one in found.resources} == {"cpu", "memory", GPU}
-    assert (found.passes > 0, bool(found.calls)) == ((policy == "fair",) * 2)
+    assert summary.completion.makespan_s == only.jct_s
+    assert {resource.name for resource in summary.resources} == {"cpu", "memory", GPU}
+    assert (summary.passes > 0, bool(summary.calls)) == ((policy == "fair",) * 2)
 
 
 def test_rigid_jobs_have_the_most_of_their_range(mixed: dict[str, Any]) -> None:
     crowded = {**mixed, "nodes": [{"name": "n", "cpu": 64, "gpu": 9, "memory": "64Gi"}]}
-    found = report.summary(simulate(scenario.read(crowded, where="crowded.yaml"), "off"))
-    assert found.jobs[0].most == found.creations == 4
+    summary = report.summary(simulate(scenario.read(crowded, where="crowded.yaml"), "off"))
+    assert summary.jobs[0].most == summary.creations == 4

@@ -54,8 +54,8 @@ def jobs_at_end(*jobs: dict[str, object], policy: str = "fair", **node: object) 
 @pytest.mark.parametrize("policy", ["fair", "edl", "throughput", "edl-v010", "off"])
 def test_the_same_seed_gives_the_same_bytes_and_another_one_others(policy: str) -> None:
     small = small_scenario(seconds=60)
-    one, two, other = (report.to_csv(simulate(small, policy, seed=seed).samples) for seed in (3, 3, 4))
-    assert one == two != other
+    first, second, other = (report.to_csv(simulate(small, policy, seed=seed).samples) for seed in (3, 3, 4))
+    assert first == second != other
 
 
 @pytest.mark.parametrize("events", [[], [event(50, "remove-node", "n-0")]], ids=["calm", "a node is lost"])
@@ -174,11 +174,11 @@ def several(*events: ScenarioEvent, controllers: int = 2) -> Scenario:
 
 def test_of_two_that_start_at_once_one_works() -> None:
     alone, both = simulate(several(controllers=1)), simulate(several())
-    one, two = (
+    first, second = (
         (last.complete, sorted(last.trainers), last.created, last.deleted)
         for last in (alone.samples[-1], both.samples[-1])
     )
-    assert two == one
+    assert second == first
     assert both.violations == ()
     assert both.passes == pytest.approx(alone.passes, abs=3)
     assert "replace" not in alone.calls, "a lone controller needs no Lease"
