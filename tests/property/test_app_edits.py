@@ -72,9 +72,9 @@ EDITS = st.lists(st.one_of(PARAM, LABEL), min_size=1, max_size=6, unique_by=lamb
 @cache
 def _tree() -> Tree:
     with tempfile.TemporaryDirectory() as folder:
-        made = small_app(Path(folder))
-        generate(made)
-        return read_tree(made.root)
+        app = small_app(Path(folder))
+        generate(app)
+        return read_tree(app.root)
 
 
 def _level(edit: tuple[Any, ...]) -> tuple[ParamScope, tuple[str | int, ...]]:

@@ -276,14 +276,14 @@ def tree() -> dict[str, bytes]:
     """Give an app of one component, a manifest and an environment, and its registry."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        made = small_app(folder)
-        generate(made)
+        app_dir = small_app(folder)
+        generate(app_dir)
         write_tree(folder, OWN)
         app = folder / "demo/app.yaml"
         app.write_text(app.read_text().replace("params: {}\n", "") + RULES)
         for line in ("plan gke --out plan.json", "env snapshot gke", "registry index ../registry"):
-            code, said = run(line, folder)
-            assert code == 0, said
+            code, err = run(line, folder)
+            assert code == 0, err
         return read_tree(folder)
 
 
@@ -343,18 +343,18 @@ def test_every_command_works_or_says_what_is_wrong(folder: Path, file: str, data
             if line.startswith("prototype "):
                 run(f"pkg install new/{file.split('/')[1]}", folder)
             before = read_tree(folder)
-        code, said = run(line, folder)
-        assert code in (0, 1, 2, 3, 4, 5, 6, 7), (line, said)
-        assert "internal fault" not in said
-        assert "Traceback" not in said
-        assert code in (0, 1, 7) or said.partition("\n")[0].startswith(
+        code, err = run(line, folder)
+        assert code in (0, 1, 2, 3, 4, 5, 6, 7), (line, err)
+        assert "internal fault" not in err
+        assert "Traceback" not in err
+        assert code in (0, 1, 7) or err.partition("\n")[0].startswith(
             ("error: ", "note: ", "warning: ", '{"error": ')
-        ), said
+        ), err
         after = {path: text for path, text in read_tree(folder).items() if path != "demo/.mlstack/lock"}
         before.pop("demo/.mlstack/lock", None)
         assert not [path for path in after if path.endswith((".tmp", "~"))]
         if code not in (0, 1, 6, 7):
-            assert after == before, (line, said)
+            assert after == before, (line, err)
 
 
 def test_an_environment_with_an_encrypted_value_of_no_parameter_is_described(folder: Path) -> None:
@@ -370,7 +370,7 @@ def test_a_broken_kubeconfig_is_told(folder: Path, content: bytes) -> None:
         restore_tree(folder, {**tree(), "kubeconfig": content})
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
-            code, said = run(line, folder, ports=Ports())
-        assert code in (0, 1, 2, 3, 4, 6), (line, said)
-        assert "internal fault" not in said
-        assert "Traceback" not in said
+            code, err = run(line, folder, ports=Ports())
+        assert code in (0, 1, 2, 3, 4, 6), (line, err)
+        assert "internal fault" not in err
+        assert "Traceback" not in err

@@ -30,11 +30,11 @@ WRITES = st.lists(st.tuples(st.sampled_from(["kubectl-edit", "operator"]), DATA)
 
 
 def resolved(cluster: MemoryCluster, data: dict[str, str], app: Any) -> ResolvedTarget:
-    found = config_map(**data)
+    settings = config_map(**data)
     labels = {"mlstack.dev/app": "demo", "mlstack.dev/environment": "dev"}
     metadata = {"name": "settings", "namespace": "default", "labels": labels}
-    one = KubeObject(data={**found, "metadata": metadata}, component="a")
-    state = DesiredState(app="demo", environment="dev", namespace="default", objects=(one,))
+    manifest = KubeObject(data={**settings, "metadata": metadata}, component="a")
+    state = DesiredState(app="demo", environment="dev", namespace="default", objects=(manifest,))
     target = Target(app=app, environment="dev")
     return ResolvedTarget(
         target=target, place=PLACE, state=state, cluster=cluster, identity=cluster.identity()
@@ -59,10 +59,10 @@ class App(AppDir):
 
 
 def apply(about: ResolvedTarget, changes: Changes | None = None) -> Changes:
-    found = changes or compared(about)
+    changes_of = changes or compared(about)
     run = Run(about.cluster, on_event=silent, clock=VirtualClock(), context=context_of(about))
-    run.apply(found.changes)
-    return found
+    run.apply(changes_of.changes)
+    return changes_of
 
 
 def live_of(cluster: MemoryCluster) -> dict[str, Any]:
@@ -78,17 +78,17 @@ def write(cluster: MemoryCluster, writes: list[tuple[str, dict[str, str]]]) -> N
 
 def inventory_of(cluster: MemoryCluster, about: ResolvedTarget) -> Inventory:
     """Give what is recorded after a write."""
-    (one,) = about.state.objects
+    (manifest,) = about.state.objects
     live = live_of(cluster)
     member = Member(
-        identity=one.identity,
+        identity=manifest.identity,
         api_version="v1",
         component="a",
         uid=live["metadata"]["uid"],
-        payload_hash=payload_hash(one.data),
+        payload_hash=payload_hash(manifest.data),
         owned_hash=owned_hash(live),
     )
-    return Inventory(app="demo", environment="dev", namespace="default", members={one.identity: member})
+    return Inventory(app="demo", environment="dev", namespace="default", members={manifest.identity: member})
 
 
 @given(DATA, WRITES, DATA)
@@ -116,17 +116,17 @@ def test_what_was_approved_is_done_or_nothing(
     apply(resolved(cluster, first, App()))
     write(cluster, writes)
     about = resolved(cluster, now, App())
-    shown = compared(about)
+    approved = compared(about)
     write(cluster, later)
     between, (again,) = live_of(cluster), compared(about).changes
     try:
-        apply(about, shown)
+        apply(about, approved)
     except OutdatedError as error:
         assert "changed since it was shown" in str(error)
         assert live_of(cluster) == between
-        assert again.digest != shown.changes[0].digest
+        assert again.digest != approved.changes[0].digest
         return
-    if shown.changes[0].writes and again.digest == shown.changes[0].digest:
+    if approved.changes[0].writes and again.digest == approved.changes[0].digest:
         (after,) = compared(about).changes
         assert after.action == "unchanged"
 

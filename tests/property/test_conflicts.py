@@ -36,8 +36,8 @@ def wanted(content: dict[str, Any]) -> dict[str, Any]:
     extra = {"env": env} if env else {}
     if content.get("limits"):
         extra["resources"] = {"limits": content["limits"]}  # type: ignore[assignment]
-    made = deployment(replicas=content["replicas"], **extra)
-    return {**made, "metadata": {**made["metadata"], "namespace": "default"}}
+    manifest = deployment(replicas=content["replicas"], **extra)
+    return {**manifest, "metadata": {**manifest["metadata"], "namespace": "default"}}
 
 
 def cluster_with(
@@ -71,13 +71,13 @@ def test_a_forced_dry_run_shows_the_conflicts_of_an_unforced_one(
     live = live_of(cluster)
     data = with_uid(wanted(now), live["metadata"]["uid"])
     forced = cluster.apply(data, force=True, dry_run=True).object
-    shown = {(owner.manager, managed_fields.path_text(path)) for owner, path in conflicts.lost(live, forced)}
+    lost = {(owner.manager, managed_fields.path_text(path)) for owner, path in conflicts.lost(live, forced)}
     try:
         cluster.apply(data, dry_run=True)
-        told = set()
+        refused = set()
     except ConflictError as error:
-        told = {(one.manager, _as_people_write(one.path)) for one in error.conflicts}
-    assert shown == told
+        refused = {(conflict.manager, _as_people_write(conflict.path)) for conflict in error.conflicts}
+    assert lost == refused
 
 
 def _as_people_write(path: str) -> str:
@@ -90,18 +90,18 @@ def test_programs_keep_their_fields_and_everything_else_is_as_wanted(
 ) -> None:
     cluster = cluster_with(first, writes)
     before = live_of(cluster)
-    found = KubeObject(data=wanted(now))
-    settled = resolve(cluster, found, found.data, before, ConflictPolicy())
+    manifest = KubeObject(data=wanted(now))
+    settled = resolve(cluster, manifest, manifest.data, before, ConflictPolicy())
     cluster.apply(with_uid(settled.payload, before["metadata"]["uid"]), force=True)
     after = live_of(cluster)
     left = {path for _, path in settled.left}
     for path in left:
         assert managed_fields.value_at(after, path) == managed_fields.value_at(before, path)
     for path in managed_fields.paths(managed_fields.owned(after, "mlstack")):
-        value = managed_fields.value_at(found.data, path)
+        value = managed_fields.value_at(manifest.data, path)
         if value is not MISSING and not isinstance(value, dict):
             assert managed_fields.value_at(after, path) == value
-    again = resolve(cluster, found, found.data, after, ConflictPolicy())
+    again = resolve(cluster, manifest, manifest.data, after, ConflictPolicy())
     assert again.forced.object["spec"] == after["spec"]
     assert not again.taken
 
@@ -111,10 +111,10 @@ def test_force_leaves_nothing_to_anybody(
     first: dict[str, Any], writes: list[Any], now: dict[str, Any]
 ) -> None:
     cluster = cluster_with(first, writes)
-    found = KubeObject(data=wanted(now))
-    settled = resolve(cluster, found, found.data, live_of(cluster), ConflictPolicy(forced=True))
+    manifest = KubeObject(data=wanted(now))
+    settled = resolve(cluster, manifest, manifest.data, live_of(cluster), ConflictPolicy(forced=True))
     assert settled.left == []
-    assert settled.payload == found.data
+    assert settled.payload == manifest.data
 
 
 @given(CONTENT, WRITES, CONTENT)
@@ -123,15 +123,15 @@ def test_ignored_fields_stay_as_they_are(
 ) -> None:
     cluster = cluster_with(first, writes)
     before = live_of(cluster)
-    found = KubeObject(data=wanted(now))
+    manifest = KubeObject(data=wanted(now))
     policy = ConflictPolicy(
         ignore=managed_fields.read_list("spec.replicas, spec.template.spec.containers[*].resources")
     )
-    settled = resolve(cluster, found, found.data, before, policy)
+    settled = resolve(cluster, manifest, manifest.data, before, policy)
     cluster.apply(with_uid(settled.payload, before["metadata"]["uid"]), force=True)
     after = live_of(cluster)
     assert after["spec"]["replicas"] == before["spec"]["replicas"]
-    had, has = (one["spec"]["template"]["spec"]["containers"][0] for one in (before, after))
+    had, has = (obj["spec"]["template"]["spec"]["containers"][0] for obj in (before, after))
     assert has.get("resources") == had.get("resources")
 
 
@@ -184,11 +184,11 @@ def test_any_path_a_diff_writes_can_be_read_back(steps: list[str]) -> None:
 
 @given(DATA, DATA)
 def test_a_fingerprint_tells_other_values_and_not_how_they_are_grouped(
-    one: dict[str, Any], other: dict[str, Any]
+    first: dict[str, Any], second: dict[str, Any]
 ) -> None:
-    whole = [FieldChange(path="x", action="added", new=one)]
-    parts = [FieldChange(path=f"x.{key}", action="added", new=value) for key, value in one.items()]
+    whole = [FieldChange(path="x", action="added", new=first)]
+    parts = [FieldChange(path=f"x.{key}", action="added", new=value) for key, value in first.items()]
     assert fingerprint(whole) == fingerprint(parts)
-    assert (fingerprint(whole) == fingerprint([FieldChange(path="x", action="added", new=other)])) is (
-        one == other
+    assert (fingerprint(whole) == fingerprint([FieldChange(path="x", action="added", new=second)])) is (
+        first == second
     )

@@ -71,10 +71,10 @@ def test_a_removed_field_is_named(fields: Obj, data: st.DataObject) -> None:
 
 
 @given(OBJECTS, OBJECTS)
-def test_what_one_way_loses_a_field_the_other_way_does_not(one: Obj, other: Obj) -> None:
+def test_what_one_way_loses_a_field_the_other_way_does_not(first: Obj, second: Obj) -> None:
     """A field that goes in one direction comes in the other."""
-    there = {text for text in losses(definition(one), definition(other)) if "removed" in text}
-    back = {text for text in losses(definition(other), definition(one)) if "removed" in text}
+    there = {text for text in losses(definition(first), definition(second)) if "removed" in text}
+    back = {text for text in losses(definition(second), definition(first)) if "removed" in text}
     assert not there & back
 
 

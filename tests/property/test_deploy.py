@@ -43,20 +43,20 @@ def members(tree: dict[str, Any]) -> set[tuple[str, ...]]:
 
 
 @given(trees(), trees())
-def test_union_has_the_members_of_both(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert members(managed_fields.union(one, other)) == members(one) | members(other)
+def test_union_has_the_members_of_both(first: dict[str, Any], second: dict[str, Any]) -> None:
+    assert members(managed_fields.union(first, second)) == members(first) | members(second)
 
 
 @given(trees(), trees())
-def test_minus_has_the_members_that_the_other_lacks(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert members(managed_fields.minus(one, other)) == members(one) - members(other)
+def test_minus_has_the_members_that_the_other_lacks(first: dict[str, Any], second: dict[str, Any]) -> None:
+    assert members(managed_fields.minus(first, second)) == members(first) - members(second)
 
 
 @given(DATA, DATA)
-def test_compare_finds_every_difference_and_no_other(one: dict[str, str], other: dict[str, str]) -> None:
-    tree = managed_fields.union(managed_fields.tree_of(one), managed_fields.tree_of(other))
-    changed = {change.path for change in managed_fields.compare(one, other, tree)}
-    assert changed == {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
+def test_compare_finds_every_difference_and_no_other(first: dict[str, str], second: dict[str, str]) -> None:
+    tree = managed_fields.union(managed_fields.tree_of(first), managed_fields.tree_of(second))
+    changed = {change.path for change in managed_fields.compare(first, second, tree)}
+    assert changed == {key for key in first.keys() | second.keys() if first.get(key) != second.get(key)}
 
 
 # --- normal form and patches ----------------------------------------------------------------------
@@ -97,19 +97,19 @@ SCHEMAS = load_schemas("1.36")
 ENV = st.lists(
     st.builds(lambda name, value: {"name": name, "value": value}, NAMES, NAMES),
     max_size=3,
-    unique_by=lambda one: one["name"],
+    unique_by=lambda manifest: manifest["name"],
 )
 
 
 @st.composite
 def states(draw: st.DrawFn) -> DesiredState:
     """Draw what an environment wants: some of a few objects, each in one of several forms."""
-    made = [
+    manifests = [
         *(config_map(name, **draw(DATA)) for name in draw(st.sets(st.sampled_from(["one", "two"])))),
         *([secret(**draw(DATA))] if draw(st.booleans()) else []),
         *([deployment(replicas=draw(st.integers(0, 3)), env=draw(ENV))] if draw(st.booleans()) else []),
     ]
-    placed = [{**data, "metadata": {**data["metadata"], "namespace": "default"}} for data in made]
+    placed = [{**data, "metadata": {**data["metadata"], "namespace": "default"}} for data in manifests]
     wanted = tuple(KubeObject(data=normalised(data, built_in=True), component="a") for data in placed)
     return DesiredState(app="demo", environment="dev", namespace="default", objects=order.ordered(wanted))
 
@@ -150,11 +150,11 @@ def test_the_way_to_a_state_leaves_no_trace(before: DesiredState, wanted: Desire
     apply(before, by_way)
     apply(wanted, by_way)
     apply(wanted, straight)
-    for found in wanted.objects:
-        assert content(by_way, found) == content(straight, found)
+    for obj in wanted.objects:
+        assert content(by_way, obj) == content(straight, obj)
 
 
-def content(cluster: MemoryCluster, found: KubeObject) -> dict[str, Any]:
-    live = cluster.get(ObjectRef.of(found.data))
+def content(cluster: MemoryCluster, obj: KubeObject) -> dict[str, Any]:
+    live = cluster.get(ObjectRef.of(obj.data))
     assert live is not None
     return {key: value for key, value in live.items() if key in ("data", "spec")}

@@ -23,8 +23,8 @@ DATA = st.dictionaries(KEYS, VALUES, min_size=1)
 
 def settings(data: dict[str, str]) -> dict[str, Any]:
     """Give a ConfigMap with a key that nobody touches, as every object of ours has its labels."""
-    made = config_map(kept="yes", **data)
-    return {**made, "metadata": {**made["metadata"], "namespace": "default"}}
+    manifest = config_map(kept="yes", **data)
+    return {**manifest, "metadata": {**manifest["metadata"], "namespace": "default"}}
 
 
 @given(DATA, DATA, EDITS)
@@ -46,17 +46,17 @@ def test_the_last_writer_of_each_field_is_named(
     live = cluster.get(ref)
     assert live is not None
     forced = cluster.apply(settings(wanted), force=True, dry_run=True).object
-    found = {one.path: one for one in compare.differences(live, forced, applied=settings(applied))}
+    changes = {change.path: change for change in compare.differences(live, forced, applied=settings(applied))}
 
     looked_at = {*wanted, *(key for key, owner in owners.items() if owner == "mlstack")}
     different = {key for key in looked_at if values.get(key) != wanted.get(key)}
-    assert found.keys() == {f"data.{key}" for key in different}
+    assert changes.keys() == {f"data.{key}" for key in different}
     for key in different:
-        one, owner = found[f"data.{key}"], owners.get(key)
+        change, owner = changes[f"data.{key}"], owners.get(key)
         if owner is None:
-            assert one.action == "removed"
-            assert key in applied or one.cause == "stale"
+            assert change.action == "removed"
+            assert key in applied or change.cause == "stale"
         elif owner == "mlstack":
-            assert (one.cause, one.manager) == ("stale", "")
+            assert (change.cause, change.manager) == ("stale", "")
         else:
-            assert (one.cause, one.manager, one.sure) == (CAUSES[owner], owner, True)
+            assert (change.cause, change.manager, change.sure) == (CAUSES[owner], owner, True)

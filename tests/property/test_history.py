@@ -29,45 +29,45 @@ def sets(draw: st.DrawFn) -> DesiredState:
         )
         for name in names
     )
-    components = tuple(sorted({one.component for one in objects}))
+    components = tuple(sorted({obj.component for obj in objects}))
     return DesiredState(app="demo", environment="gke", namespace="ml", objects=objects, components=components)
 
 
-def identity(found: KubeObject) -> Identity:
-    return found.identity
+def identity(obj: KubeObject) -> Identity:
+    return obj.identity
 
 
-def content(found: DesiredState) -> list[object]:
-    return [(one.component, one.data) for one in found.objects]
+def content(state: DesiredState) -> list[object]:
+    return [(obj.component, obj.data) for obj in state.objects]
 
 
 @given(sets(), st.integers(1, 60))
-def test_unpack_undoes_pack_however_it_is_split(kept: DesiredState, part_bytes: int) -> None:
-    facts, parts = history.encode(revision(1), kept, part_bytes=part_bytes)
+def test_unpack_undoes_pack_however_it_is_split(state: DesiredState, part_bytes: int) -> None:
+    facts, parts = history.encode(revision(1), state, part_bytes=part_bytes)
     assert all(0 < len(part) <= part_bytes for part in parts)
     back = history.decode(facts, parts)
-    assert content(back) == content(replace(kept, objects=tuple(sorted(kept.objects, key=identity))))
+    assert content(back) == content(replace(state, objects=tuple(sorted(state.objects, key=identity))))
 
 
 @given(sets(), st.lists(COMPONENTS))
-def test_applying_what_is_known_anew_gives_an_equal_set(kept: DesiredState, components: list[str]) -> None:
-    there = [name for name in components if name in kept.components]
-    again = history.merged(kept, history.only(kept, there))
-    assert history.encode(revision(1), again) == history.encode(revision(1), kept)
+def test_applying_what_is_known_anew_gives_an_equal_set(state: DesiredState, components: list[str]) -> None:
+    there = [name for name in components if name in state.components]
+    again = history.merged(state, history.only(state, there))
+    assert history.encode(revision(1), again) == history.encode(revision(1), state)
 
 
 @given(sets(), sets())
 def test_a_merged_set_has_the_applied_components_as_applied_and_the_others_as_known(
-    known: DesiredState, applied: DesiredState
+    before: DesiredState, applied: DesiredState
 ) -> None:
-    whole = history.merged(known, applied)
+    whole = history.merged(before, applied)
     assert content(history.only(whole, applied.components)) == content(applied)
-    fresh = {one.identity for one in applied.objects}
-    others = [one for one in history.without(known, applied.components).objects if one.identity not in fresh]
+    fresh = {obj.identity for obj in applied.objects}
+    others = [obj for obj in history.without(before, applied.components).objects if obj.identity not in fresh]
     assert content(history.without(whole, applied.components)) == content(
-        replace(known, objects=tuple(others))
+        replace(before, objects=tuple(others))
     )
-    assert len({one.identity for one in whole.objects}) == len(whole.objects)
+    assert len({obj.identity for obj in whole.objects}) == len(whole.objects)
 
 
 @st.composite
@@ -81,37 +81,37 @@ def histories(draw: st.DrawFn) -> list[Revision]:
     ]
 
 
-def written(found: Revision) -> list[dict[str, object]]:
-    made = history.secrets_of(
-        found,
-        (b"x",) * found.parts,
+def written(revision: Revision) -> list[dict[str, object]]:
+    secrets = history.secrets_of(
+        revision,
+        (b"x",) * revision.parts,
         namespace="ml",
         app="demo",
         environment="gke",
     )
-    return list(made)
+    return list(secrets)
 
 
 @given(histories(), st.data())
 def test_wherever_writing_or_deleting_ends_only_whole_revisions_are_offered(
-    known: list[Revision], data: st.DataObject
+    revisions: list[Revision], data: st.DataObject
 ) -> None:
-    items = [item for one in known for item in written(one)]
+    items = [item for revision in revisions for item in written(revision)]
     there = data.draw(st.lists(st.sampled_from(items), unique_by=id)) if items else []
     offered = history.revisions(there)
-    for one in offered:
-        assert all(item in there for item in written(one))
+    for offer in offered:
+        assert all(item in there for item in written(offer))
     going = history.outdated(there)
     left = [item for item in there if item["metadata"]["name"] not in going]  # type: ignore[index]
-    assert all(one in offered for one in history.revisions(left))
+    assert all(revision in offered for revision in history.revisions(left))
     assert len(history.revisions(left)) == min(len(offered), history.KEPT)
     assert history.outdated(left) == ()
-    assert history.next_number(there) > max((one.number for one in offered), default=0)
+    assert history.next_number(there) > max((revision.number for revision in offered), default=0)
 
 
 @given(histories())
-def test_the_newest_that_worked_is_never_let_go(known: list[Revision]) -> None:
-    items = [item for one in known for item in written(one)]
+def test_the_newest_that_worked_is_never_let_go(revisions: list[Revision]) -> None:
+    items = [item for revision in revisions for item in written(revision)]
     going = history.outdated(items)
     left = history.revisions([item for item in items if item["metadata"]["name"] not in going])  # type: ignore[index]
-    assert history.last_good_revision(left) == history.last_good_revision(known)
+    assert history.last_good_revision(left) == history.last_good_revision(revisions)

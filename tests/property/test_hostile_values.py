@@ -36,8 +36,8 @@ FURTHER = (
 LETTERS = st.characters(codec="utf-8", exclude_characters="\x00")
 # Where a path is joined to another one slash is enough; an empty text may stand for none.
 TEXT = st.text(LETTERS, min_size=1, max_size=40).filter(lambda text: not text.endswith("/"))
-PLACES = [(each, path) for each in examples.prototypes() for path in string_places(each)]
-IDS = [f"{each.name}:{'.'.join(map(str, path))}" for each, path in PLACES]
+PLACES = [(prototype, path) for prototype in examples.prototypes() for path in string_places(prototype)]
+IDS = [f"{prototype.name}:{'.'.join(map(str, path))}" for prototype, path in PLACES]
 
 
 def faults(prototype: Prototype, *texts: str) -> list[HostileText]:
@@ -46,7 +46,7 @@ def faults(prototype: Prototype, *texts: str) -> list[HostileText]:
         return try_hostile(PrototypeTrial(prototype), [*prototype.examples.values()]).faults
 
 
-@pytest.mark.parametrize("prototype", examples.prototypes(), ids=lambda each: each.name)
+@pytest.mark.parametrize("prototype", examples.prototypes(), ids=lambda prototype: prototype.name)
 def test_hostile_texts_change_only_their_values(prototype: Prototype) -> None:
     assert faults(prototype, *FURTHER) == []
 
@@ -77,13 +77,13 @@ EXCUSED = {
 }
 
 
-@pytest.mark.parametrize("prototype", examples.prototypes(), ids=lambda each: each.name)
+@pytest.mark.parametrize("prototype", examples.prototypes(), ids=lambda prototype: prototype.name)
 def test_every_string_is_shown_by_an_example(prototype: Prototype) -> None:
     """What no example takes a token for can be no text that is hostile, or needs others beside it."""
     tried, hidden = PrototypeTrial(prototype), set()
     for path in string_places(prototype):
-        shown = [*chain.from_iterable(shows(tried, each, path) for each in prototype.examples.values())]
-        hidden |= {path[0]} if shown and not any(shown) else set()
+        uses = [*chain.from_iterable(shows(tried, example, path) for example in prototype.examples.values())]
+        hidden |= {path[0]} if uses and not any(uses) else set()
     assert hidden <= {*ELSEWHERE, *EXCUSED.get(prototype.name, ())}
 
 

@@ -50,25 +50,25 @@ def members(draw: st.DrawFn) -> Member:
 def write(stack: Stack, state: Wanted) -> None:
     """Make the app bring these objects and no others."""
     for component in "ab":
-        found = [
+        manifests = [
             secret(name, value=value) if name == "n0" else config_map(name, value=value)
             for name, (where, value) in state.items()
             if where == component
         ]
-        if found:
-            stack.write(component, *found)
+        if manifests:
+            stack.write(component, *manifests)
         elif (stack.root / f"components/{component}.yaml").exists():
             stack.remove(component)
 
 
 def live(cluster: MemoryCluster) -> dict[Identity, Mapping[str, Any]]:
     """Give everything in the cluster that an apply of ours made."""
-    found = [
+    items = [
         item
         for kind in ("ConfigMap", "Secret")
         for item in cluster.list("v1", kind, namespace="ml", labels="mlstack.dev/component").items
     ]
-    return {Identity("", item["kind"], "ml", item["metadata"]["name"]): item for item in found}
+    return {Identity("", item["kind"], "ml", item["metadata"]["name"]): item for item in items}
 
 
 def recorded(cluster: MemoryCluster) -> Mapping[Identity, Member]:
@@ -103,7 +103,7 @@ def test_a_run_that_was_cut_off_leaves_nothing_behind(
         )
         assert set(recorded(cluster)) == set(live(cluster))
         assert all(
-            found.uid == live(cluster)[key]["metadata"]["uid"] for key, found in recorded(cluster).items()
+            member.uid == live(cluster)[key]["metadata"]["uid"] for key, member in recorded(cluster).items()
         )
         components = {
             key.name: item["metadata"]["labels"]["mlstack.dev/component"]
@@ -114,32 +114,32 @@ def test_a_run_that_was_cut_off_leaves_nothing_behind(
 
 
 @given(st.lists(members(), max_size=30), st.integers(200, 3_000))
-def test_what_is_stored_is_read_again(found: list[Member], limit_bytes: int) -> None:
+def test_what_is_stored_is_read_again(members: list[Member], limit_bytes: int) -> None:
     """Writing an inventory and reading it gives the same members, in however many parts."""
-    kept = EMPTY.with_members(found)
-    parent, parts = inventory.encode(kept, version="1", kinds=Kinds.builtin(), limit_bytes=limit_bytes)
-    assert inventory.decode(parent, parts) == kept.members
+    stored = EMPTY.with_members(members)
+    parent, parts = inventory.encode(stored, version="1", kinds=Kinds.builtin(), limit_bytes=limit_bytes)
+    assert inventory.decode(parent, parts) == stored.members
     assert inventory.part_names(parent) == tuple(part["metadata"]["name"] for part in parts)
 
 
 @given(st.lists(members(), max_size=10), st.lists(members(), max_size=10))
-def test_the_union_holds_both_and_the_order_of_neither(one: list[Member], other: list[Member]) -> None:
+def test_the_union_holds_both_and_the_order_of_neither(first: list[Member], second: list[Member]) -> None:
     """A union covers both sides; what is stored of it does not depend on the order they came in."""
-    union = EMPTY.with_members(one).with_members(other)
-    assert {found.identity for found in (*one, *other)} == set(union.members)
+    union = EMPTY.with_members(first).with_members(second)
+    assert {member.identity for member in (*first, *second)} == set(union.members)
     again = EMPTY.with_members(reversed(list(union.members.values())))
-    written = [inventory.encode(each, version="1", kinds=Kinds.builtin()) for each in (union, again)]
+    written = [inventory.encode(side, version="1", kinds=Kinds.builtin()) for side in (union, again)]
     assert written[0] == written[1]
 
 
 @given(st.text(min_size=1, max_size=63), st.text(max_size=63), st.text(min_size=1, max_size=63))
 def test_ids_are_label_values_and_tell_sets_apart(name: str, namespace: str, other: str) -> None:
     """An ID has 55 characters of a label value and depends on name and namespace."""
-    found = inventory.set_id(name, namespace)
-    assert len(found) == 55
-    assert found.startswith("applyset-") and found.endswith("-v1")
-    assert set(found) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-    assert (found == inventory.set_id(other, namespace)) == (name == other)
+    label = inventory.set_id(name, namespace)
+    assert len(label) == 55
+    assert label.startswith("applyset-") and label.endswith("-v1")
+    assert set(label) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+    assert (label == inventory.set_id(other, namespace)) == (name == other)
 
 
 @given(
@@ -152,11 +152,11 @@ def test_ids_are_label_values_and_tell_sets_apart(name: str, namespace: str, oth
 )
 def test_every_app_and_environment_has_a_name_kubernetes_takes(app: str, parts: list[str]) -> None:
     """The name is a DNS subdomain of at most 200 characters."""
-    found = records_name(app, "/".join(parts))
-    assert len(found) <= 200
-    labels = found.split(".")
+    label = records_name(app, "/".join(parts))
+    assert len(label) <= 200
+    labels = label.split(".")
     assert all(label and label[0] != "-" and label[-1] != "-" for label in labels)
-    assert set(found) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.")
+    assert set(label) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.")
 
 
 @given(st.integers(0, 20), st.integers(0, 20))
@@ -167,5 +167,5 @@ def test_too_much_is_more_than_half_of_enough(going: int, more: int) -> None:
         Change(identity=Identity("", "Secret", "ml", str(number)), component="a", action="delete")
         for number in range(going)
     )
-    found = prune.PruneSet(changes=changes, of=members).warning
-    assert bool(found) == (going >= 4 and going > members / 2)
+    warning = prune.PruneSet(changes=changes, of=members).warning
+    assert bool(warning) == (going >= 4 and going > members / 2)

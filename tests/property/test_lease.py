@@ -45,7 +45,7 @@ def test_a_lease_is_taken_only_from_nobody_or_from_somebody_whose_time_is_over(
         if isinstance(what, int):
             clock.sleep(what)
             continue
-        others = {one: at_s for one, at_s in heard_s.items() if one != who}
+        others = {name: at_s for name, at_s in heard_s.items() if name != who}
         try:
             if what == "take":
                 terms[who] = leases[who].take()

@@ -56,9 +56,9 @@ def test_every_rule_judges_whatever_comes(data: st.DataObject) -> None:
     pod = odd("Pod", {"spec": data.draw(VALUES), "status": data.draw(VALUES)})
     event = {**odd("Event", {"involvedObject": data.draw(VALUES)}), "type": "Warning"}
     node = odd("Node", {"status": data.draw(VALUES), "spec": data.draw(VALUES)})
-    found = assess(Facts(data=live, pods=[pod], events=[event], nodes=[node], now_s=1e9))
-    assert isinstance(found.reason, str)
-    assert not found.is_fine or "cannot be judged" not in found.reason
+    readiness = assess(Facts(data=live, pods=[pod], events=[event], nodes=[node], now_s=1e9))
+    assert isinstance(readiness.reason, str)
+    assert not readiness.is_fine or "cannot be judged" not in readiness.reason
 
 
 @given(spec=VALUES, status=VALUES)
@@ -74,7 +74,7 @@ def test_what_elastic_training_reads_is_read_or_named(spec: Any, status: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "reason"),
     [
         ("x", "status is no map"),
         ({"conditions": "x"}, "status.conditions is no list"),
@@ -82,7 +82,7 @@ def test_what_elastic_training_reads_is_read_or_named(spec: Any, status: Any) ->
         ({"observedGeneration": 1, "replicas": "x", "updatedReplicas": [], "conditions": []}, ""),
     ],
 )
-def test_status_says_what_is_odd(run: Runner, app: Path, status: Any, told: str) -> None:
+def test_status_says_what_is_odd(run: Runner, app: Path, status: Any, reason: str) -> None:
     class Odd(OddCluster):
         def _odd(self, obj: Any) -> Any:
             return {**obj, "status": status} if obj["kind"] == "Deployment" else obj
@@ -91,7 +91,7 @@ def test_status_says_what_is_odd(run: Runner, app: Path, status: Any, told: str)
     ran = run("status", "prod", "--dir", str(app))
     assert ran.code == 1
     assert "Traceback" not in ran.err
-    assert not told or f"cannot be judged: {told}" in " ".join(ran.out.split())
+    assert not reason or f"cannot be judged: {reason}" in " ".join(ran.out.split())
 
 
 @pytest.fixture
@@ -184,6 +184,6 @@ def test_a_server_that_is_none_ends_every_command(
         place.write_text("apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: test\nnamespace: default\n")
         monkeypatch.chdir(app)
         assert main(words.split()) == 6
-    said = capsys.readouterr().err
-    assert "context `test`" in said
-    assert "Traceback" not in said
+    err = capsys.readouterr().err
+    assert "context `test`" in err
+    assert "Traceback" not in err

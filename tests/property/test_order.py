@@ -26,21 +26,21 @@ def objects(draw: st.DrawFn, *, after: bool = False) -> list[KubeObject]:
     """Draw different objects in a few namespaces and components, some after others where asked."""
     keys = st.tuples(st.sampled_from(KINDS), st.sampled_from(PLACES), st.sampled_from(NAMES))
     chosen = draw(st.lists(keys, unique=True, max_size=12))
-    found: list[KubeObject] = []
+    drawn: list[KubeObject] = []
     for (group, kind), namespace, name in chosen:
         metadata: dict[str, object] = {"name": name, "namespace": namespace}
-        if after and found and draw(st.booleans()):
-            named = draw(st.lists(st.sampled_from(found), max_size=3, unique_by=lambda one: one.identity))
+        if after and drawn and draw(st.booleans()):
+            named = draw(st.lists(st.sampled_from(drawn), max_size=3, unique_by=lambda obj: obj.identity))
             if named:
-                metadata["annotations"] = {DEPENDS_ON: ",".join(_address(one) for one in named)}
+                metadata["annotations"] = {DEPENDS_ON: ",".join(_address(obj) for obj in named)}
         data = {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, "metadata": metadata}
-        found.append(KubeObject(data=data, component=draw(st.sampled_from(["core", "jobs", "more"]))))
-    return draw(st.permutations(found))
+        drawn.append(KubeObject(data=data, component=draw(st.sampled_from(["core", "jobs", "more"]))))
+    return draw(st.permutations(drawn))
 
 
-def _address(found: KubeObject) -> str:
-    place = f"namespaces/{found.namespace}/" if found.namespace else ""
-    return f"{found.group}/{place}{found.kind}/{found.name}"
+def _address(obj: KubeObject) -> str:
+    place = f"namespaces/{obj.namespace}/" if obj.namespace else ""
+    return f"{obj.group}/{place}{obj.kind}/{obj.name}"
 
 
 DEPENDS = st.sampled_from([{}, {"jobs": ("core",)}, {"jobs": ("core", "more"), "more": ("core",)}])
@@ -49,34 +49,34 @@ DEPENDS = st.sampled_from([{}, {"jobs": ("core",)}, {"jobs": ("core", "more"), "
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
     """Draw the graph of objects and what people say of them, in so far as it is no circle."""
-    found, depends = draw(objects(after=True)), draw(DEPENDS)
+    drawn, depends = draw(objects(after=True)), draw(DEPENDS)
     try:
-        return order.graph(found, depends)
+        return order.graph(drawn, depends)
     except ConfigError:
-        return order.graph(found)
+        return order.graph(drawn)
 
 
 @given(objects())
-def test_order_is_a_stable_permutation_by_rank(found: list[KubeObject]) -> None:
-    ordered = order.ordered(found)
-    assert sorted(map(id, ordered)) == sorted(map(id, found))
-    numbers = [order.rank(one.identity) for one in ordered]
+def test_order_is_a_stable_permutation_by_rank(objects: list[KubeObject]) -> None:
+    ordered = order.ordered(objects)
+    assert sorted(map(id, ordered)) == sorted(map(id, objects))
+    numbers = [order.rank(obj.identity) for obj in ordered]
     assert numbers == sorted(numbers)
     for number in set(numbers):
-        same = [id(one) for one in found if order.rank(one.identity) == number]
-        assert [id(one) for one in ordered if order.rank(one.identity) == number] == same
+        same = [id(obj) for obj in objects if order.rank(obj.identity) == number]
+        assert [id(obj) for obj in ordered if order.rank(obj.identity) == number] == same
 
 
 @given(objects(after=True))
-def test_the_order_is_that_of_the_graph(found: list[KubeObject]) -> None:
-    assert tuple(one.identity for one in order.ordered(found)) == order.graph(found).objects
+def test_the_order_is_that_of_the_graph(objects: list[KubeObject]) -> None:
+    assert tuple(obj.identity for obj in order.ordered(objects)) == order.graph(objects).objects
 
 
 @given(objects(), DEPENDS)
 def test_namespaces_and_definitions_come_first(
-    found: list[KubeObject], depends: dict[str, tuple[str, ...]]
+    objects: list[KubeObject], depends: dict[str, tuple[str, ...]]
 ) -> None:
-    first = [order.is_first(one.identity) for one in order.ordered(found, depends)]
+    first = [order.is_first(obj.identity) for obj in order.ordered(objects, depends)]
     assert first == sorted(first, reverse=True)
 
 
@@ -87,11 +87,11 @@ def test_everything_comes_after_what_it_depends_on(graph: Graph) -> None:
 
 
 @given(objects(after=True))
-def test_what_people_say_is_heeded(found: list[KubeObject]) -> None:
-    place = {one.identity: number for number, one in enumerate(order.ordered(found))}
-    for one in found:
-        for target in order.annotated(one, place):
-            assert place[target] < place[one.identity]
+def test_what_people_say_is_heeded(objects: list[KubeObject]) -> None:
+    place = {obj.identity: number for number, obj in enumerate(order.ordered(objects))}
+    for obj in objects:
+        for target in order.annotated(obj, place):
+            assert place[target] < place[obj.identity]
 
 
 @given(graphs())
@@ -99,32 +99,32 @@ def test_reversed_twice_is_the_same_and_once_turns_every_bond(graph: Graph) -> N
     back = graph.reversed()
     assert back.nodes == tuple(reversed(graph.nodes))
     assert back.reversed() == graph
-    forward = {(node, one, bond) for node in graph.nodes for one, bond in graph.before[node].items()}
-    assert {(one, node, bond) for node in back.nodes for one, bond in back.before[node].items()} == forward
+    forward = {(node, dep, bond) for node in graph.nodes for dep, bond in graph.before[node].items()}
+    assert {(dep, node, bond) for node in back.nodes for dep, bond in back.before[node].items()} == forward
 
 
 @given(objects(after=True), st.randoms(use_true_random=False))
-def test_the_bonds_do_not_depend_on_the_order_of_the_files(found: list[KubeObject], random: object) -> None:
-    shuffled = list(found)
+def test_the_bonds_do_not_depend_on_the_order_of_the_files(objects: list[KubeObject], random: object) -> None:
+    shuffled = list(objects)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    one, other = order.graph(found), order.graph(shuffled)
-    assert set(one.nodes) == set(other.nodes)
-    assert {node: dict(one.before[node]) for node in one.nodes} == {
-        node: dict(other.before[node]) for node in other.nodes
+    first, second = order.graph(objects), order.graph(shuffled)
+    assert set(first.nodes) == set(second.nodes)
+    assert {node: dict(first.before[node]) for node in first.nodes} == {
+        node: dict(second.before[node]) for node in second.nodes
     }
 
 
 @given(st.dictionaries(st.integers(0, 6), st.sets(st.integers(0, 6), max_size=3)))
 def test_a_circle_is_found_or_there_is_an_order(before: dict[int, set[int]]) -> None:
-    nodes = sorted({*before, *(one for needed in before.values() for one in needed)})
+    nodes = sorted({*before, *(name for needed in before.values() for name in needed)})
     circle = order.find_cycle(nodes, before)
     if circle:
         steps = zip(circle, (*circle[1:], circle[0]), strict=True)
         assert all(needed in before[node] for node, needed in steps)
     else:
-        found = order.sort(nodes, before, lambda node: 0)
-        assert sorted(found) == nodes
-        assert all(found.index(one) < found.index(node) for node in before for one in before[node])
+        ordered = order.sort(nodes, before, lambda node: 0)
+        assert sorted(ordered) == nodes
+        assert all(ordered.index(needed) < ordered.index(node) for node in before for needed in before[node])
 
 
 # --- a run ----------------------------------------------------------------------------------------
@@ -188,8 +188,8 @@ def test_a_failure_takes_along_exactly_what_depends_on_it(graph: Graph, numbers:
     done, skipped, schedule = run(graph, work)
     lost: set[GraphNode] = set()
     for node in graph.nodes:
-        bonds = {one: bond for one, bond in graph.before[node].items() if bond != "wave"}
-        if any(one in lost for one in bonds):
+        bonds = {needed: bond for needed, bond in graph.before[node].items() if bond != "wave"}
+        if any(needed in lost for needed in bonds):
             lost.add(node)
             assert node in skipped
         elif node in bad:

@@ -27,32 +27,32 @@ DECLARED = params(
 @st.composite
 def layers(draw: st.DrawFn) -> list[Layer]:
     kinds = draw(st.lists(st.sampled_from(LAYERS[1:]), max_size=6))
-    found = []
+    drawn = []
     for index, kind in enumerate(sorted(kinds, key=LAYERS.index)):
         values = draw(st.dictionaries(st.sampled_from(["n", "s", "m", "l"]), VALUES, max_size=4))
-        found.append(Layer(kind, values, {(name,): Origin(f"{index}.yaml", 1) for name in values}))
-    return found
+        drawn.append(Layer(kind, values, {(name,): Origin(f"{index}.yaml", 1) for name in values}))
+    return drawn
 
 
 @given(layers(), st.integers(0, 6))
-def test_resolving_step_by_step_equals_resolving_at_once(found: list[Layer], cut: int) -> None:
-    first = resolve(DECLARED, found[:cut]).values
+def test_resolving_step_by_step_equals_resolving_at_once(layers: list[Layer], cut: int) -> None:
+    first = resolve(DECLARED, layers[:cut]).values
     carried = {name: replace(p, default=first[name], has_default=True) for name, p in DECLARED.items()}
-    assert resolve(carried, found[cut:]).values == resolve(DECLARED, found).values
+    assert resolve(carried, layers[cut:]).values == resolve(DECLARED, layers).values
 
 
 @given(layers())
-def test_the_last_layer_that_sets_a_value_is_its_source(found: list[Layer]) -> None:
-    resolved = resolve(DECLARED, found)
+def test_the_last_layer_that_sets_a_value_is_its_source(layers: list[Layer]) -> None:
+    resolved = resolve(DECLARED, layers)
     for name in DECLARED:
-        setters = [layer for layer in found if name in layer.values]
+        setters = [layer for layer in layers if name in layer.values]
         expected = setters[-1].origins[(name,)] if setters else None
         assert expected is None or resolved.origin(name) == expected
 
 
 @given(layers())
-def test_the_chain_alone_gives_the_value(found: list[Layer]) -> None:
-    resolved = resolve(DECLARED, found)
+def test_the_chain_alone_gives_the_value(layers: list[Layer]) -> None:
+    resolved = resolve(DECLARED, layers)
     for name, chain in resolved.chains.items():
         value: Any = None
         for setting in chain:
@@ -61,8 +61,8 @@ def test_the_chain_alone_gives_the_value(found: list[Layer]) -> None:
 
 
 @given(layers())
-def test_a_layer_of_nothing_changes_nothing(found: list[Layer]) -> None:
-    assert resolve(DECLARED, [*found, Layer("command line", {})]) == resolve(DECLARED, found)
+def test_a_layer_of_nothing_changes_nothing(layers: list[Layer]) -> None:
+    assert resolve(DECLARED, [*layers, Layer("command line", {})]) == resolve(DECLARED, layers)
 
 
 @given(VALUES)

@@ -35,12 +35,12 @@ HOW = ApplyOptions(dry_run=True, allow_large_prune=True)
 
 def content(cluster: MemoryCluster) -> dict[str, Any]:
     """Give what is in each ConfigMap of the app, and which object it is."""
-    found = {}
+    facts = {}
     for name in NAMES:
         live = cluster.get(ObjectRef("v1", "ConfigMap", "ml", name))
         if live is not None:
-            found[name] = (live["metadata"]["uid"], live.get("data"), live["metadata"]["resourceVersion"])
-    return found
+            facts[name] = (live["metadata"]["uid"], live.get("data"), live["metadata"]["resourceVersion"])
+    return facts
 
 
 def disturb(cluster: MemoryCluster, edit: tuple[Any, ...]) -> None:
@@ -52,8 +52,8 @@ def disturb(cluster: MemoryCluster, edit: tuple[Any, ...]) -> None:
     elif edit[0] == "delete" and there:
         cluster.delete(ref)
     elif edit[0] == "create" and not there:
-        made = config_map(edit[1], a="9")
-        cluster.create({**made, "metadata": {"name": edit[1], "namespace": "ml"}}, manager="kubectl-create")
+        data = config_map(edit[1], a="9")
+        cluster.create({**data, "metadata": {"name": edit[1], "namespace": "ml"}}, manager="kubectl-create")
 
 
 @given(STATES, STATES, EDITS)
@@ -67,21 +67,21 @@ def test_exactly_what_was_approved_is_done_or_nothing(
         file = Path(folder) / "plan.json"
         stack.deploy("web", *(config_map(name, **data) for name, data in before.items()))
         stack.write("web", *(config_map(name, **data) for name, data in wanted.items()))
-        told = deploy.plan(stack.target(), opener=stack.opener, clock=clock, options=HOW, out=file)
+        outcome = deploy.plan(stack.target(), opener=stack.opener, clock=clock, options=HOW, out=file)
         for edit in edits:
             disturb(cluster, edit)
         then = content(cluster)
         try:
-            found = deploy.plan_approved(
+            approved = deploy.plan_approved(
                 stack.target(), file, opener=stack.opener, options=ApplyOptions(wait=False)
             )
-            deploy.apply(found, clock=clock)
+            deploy.apply(approved, clock=clock)
         except ConflictError:
             assert edits
             assert content(cluster) == then
             return
         now = content(cluster)
-        planned = {row.name: row.action for row in told.objects}
+        planned = {row.name: row.action for row in outcome.objects}
         for name in NAMES:
             assert (name in now) == (name in wanted) or planned.get(name) is None
             if name in wanted:

@@ -29,9 +29,9 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 @given(value=strategies.scalars)
 def test_written_scalar_reads_back_the_same(reader: str, place: str, value: Any) -> None:
-    text, found = PLACES[place]
+    text, pick = PLACES[place]
     written = write_scalar(value)
-    read = found(READERS[reader](text.format(*[written] * text.count("{}"))))
+    read = pick(READERS[reader](text.format(*[written] * text.count("{}"))))
     assert read == value
     assert isinstance(read, bool) == isinstance(value, bool)
     assert isinstance(read, str) == isinstance(value, str)

@@ -33,10 +33,10 @@ RENDERER = Renderer(Prototype(name="p", package="x", registry="r", templates={"t
 @given(value=strategies.values.filter(has_short_keys))
 def test_a_value_stays_a_value(reader: str, value: Any) -> None:
     read = READERS[reader](RENDERER.rendering({"x": value}).render("t"))
-    seen = as_kubectl(value) if reader == "ours" else value
+    want = as_kubectl(value) if reader == "ours" else value
     json, joined = read.pop("json"), read.pop("joined")
     assert typed(read) == typed(
-        {"kind": seen, "nested": [seen, {"name": seen, "flow": {"a": seen, "b": [seen]}}, {"block": seen}]}
+        {"kind": want, "nested": [want, {"name": want, "flow": {"a": want, "b": [want]}}, {"block": want}]}
     )
     assert isinstance(json, str)
     assert joined == f"<{value}>"

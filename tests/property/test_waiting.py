@@ -28,14 +28,14 @@ terms = st.builds(
 
 @given(terms, findings, moments, moments)
 def test_only_what_is_required_fails_a_run_and_only_what_is_not_fine(
-    agreed: Terms, found: Readiness, waited_s: float, held_s: float
+    agreed: Terms, readiness: Readiness, waited_s: float, held_s: float
 ) -> None:
-    verdict = agreed.verdict(found, waited_s=waited_s, held_s=held_s)
-    if found.is_fine or agreed.policy == "none":
+    verdict = agreed.verdict(readiness, waited_s=waited_s, held_s=held_s)
+    if readiness.is_fine or agreed.policy == "none":
         assert verdict == "fine"
     if verdict == "failed":
         assert agreed.policy == "required"
-        assert found.state in ("failed", "missing")
+        assert readiness.state in ("failed", "missing")
         assert held_s >= SURE_S
     if verdict == "late":
         assert not agreed.brief
@@ -43,16 +43,16 @@ def test_only_what_is_required_fails_a_run_and_only_what_is_not_fine(
 
 @given(terms, findings, moments, moments, moments)
 def test_a_verdict_is_not_taken_back_by_time_alone(
-    agreed: Terms, found: Readiness, waited_s: float, held_s: float, more_s: float
+    agreed: Terms, readiness: Readiness, waited_s: float, held_s: float, more_s: float
 ) -> None:
-    now = agreed.verdict(found, waited_s=waited_s, held_s=held_s)
-    later = agreed.verdict(found, waited_s=waited_s + more_s, held_s=held_s + more_s)
+    now = agreed.verdict(readiness, waited_s=waited_s, held_s=held_s)
+    later = agreed.verdict(readiness, waited_s=waited_s + more_s, held_s=held_s + more_s)
     assert later == now or now == "wait"
 
 
 @given(terms, findings)
-def test_no_wait_is_for_ever(agreed: Terms, found: Readiness) -> None:
-    assert agreed.verdict(found, waited_s=20_000, held_s=20_000) != "wait"
+def test_no_wait_is_for_ever(agreed: Terms, readiness: Readiness) -> None:
+    assert agreed.verdict(readiness, waited_s=20_000, held_s=20_000) != "wait"
 
 
 @given(st.integers(0, 9), st.integers(0, 59), st.integers(0, 59))
@@ -95,8 +95,8 @@ def test_an_index_holds_what_is_there_however_it_came_to_be(
             there.pop(name, None)
     for owner in ("a", "b"):
         live = {"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"uid": owner}}
-        mine = [one for one in there.values() if one["metadata"]["ownerReferences"][0]["uid"] == owner]
-        assert relatives.pods_of(live) == sorted(mine, key=lambda one: one["metadata"]["name"])
+        mine = [pod for pod in there.values() if pod["metadata"]["ownerReferences"][0]["uid"] == owner]
+        assert relatives.pods_of(live) == sorted(mine, key=lambda pod: pod["metadata"]["name"])
 
 
 class Actor:
@@ -152,6 +152,6 @@ def test_whatever_becomes_of_watches_the_last_look_is_the_truth(
             next(rounds)
             actor.act()
         last = [next(rounds) for _ in range(12)][-1]
-    for one in last:
-        live = watched.cluster.get(ObjectRef.of(one.desired.data))
-        assert (one.live or {}).get("metadata") == (live or {}).get("metadata"), one.desired.name
+    for standing in last:
+        live = watched.cluster.get(ObjectRef.of(standing.desired.data))
+        assert (standing.live or {}).get("metadata") == (live or {}).get("metadata"), standing.desired.name

@@ -24,13 +24,13 @@ def mappings(value: Any, path: Path) -> list[Path]:
     """Every path to a mapping, or to a null that may become one."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     here = [path] if value is None or isinstance(value, dict) else []
-    return here + [found for key, item in inner for found in mappings(item, [*path, key])]
+    return here + [inner_path for key, item in inner for inner_path in mappings(item, [*path, key])]
 
 
 def leaves(value: Any, path: Path) -> list[Path]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [[*path, key] for key, _ in inner] + [
-        found for key, item in inner for found in leaves(item, [*path, key])
+        inner_path for key, item in inner for inner_path in leaves(item, [*path, key])
     ]
 
 
@@ -50,8 +50,8 @@ def test_generated_files_hold_what_they_should(file: styled.Styled) -> None:
 @given(file=styled.files(), data=st.data(), value=written)
 def test_set_then_unset_gives_the_file_back(file: styled.Styled, data: st.DataObject, value: Any) -> None:
     parent = data.draw(st.sampled_from(mappings(read(file.text), [])))
-    made = data.draw(st.lists(st.sampled_from(("new", "other", "yes", "a b")), min_size=1, max_size=3))
-    path = [*parent, *made]
+    keys = data.draw(st.lists(st.sampled_from(("new", "other", "yes", "a b")), min_size=1, max_size=3))
+    path = [*parent, *keys]
     assume(path[: len(parent) + 1] not in leaves(read(file.text), []))
     edited = set_value(file.text, path, value, source="x")
     assert all(comment in edited for comment in file.comments)
@@ -100,7 +100,7 @@ def test_values_set_at_once_stand_as_those_set_in_turn(
     added = [[*parent, key] for parent in mappings(before, []) for key in ("new", "other")]
     paths = st.sampled_from([path for path in [*leaves(before, []), *added] if path])
     chosen = {tuple(data.draw(paths)): value for value in values}
-    assume(not any(one != other and other[: len(one)] == one for one in chosen for other in chosen))
+    assume(not any(path != other and other[: len(path)] == path for path in chosen for other in chosen))
     in_turn = file.text
     for path, value in chosen.items():
         in_turn = set_value(in_turn, path, value, source="x")

@@ -15,8 +15,8 @@ from tests.property.test_emit import as_kubectl, typed
 @given(value=strategies.values)
 def test_what_is_written_is_read_back(value: Any) -> None:
     for write in (emit.to_yaml, emit.to_json):
-        found = read_documents(write({"value": value}), source="x")
-        assert typed(found[0].value) == typed({"value": as_kubectl(value)})
+        documents = read_documents(write({"value": value}), source="x")
+        assert typed(documents[0].value) == typed({"value": as_kubectl(value)})
 
 
 @given(value=strategies.values)
@@ -31,13 +31,13 @@ def test_positions_change_nothing_and_name_every_path(value: Any) -> None:
 
 def paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(found for key, item in items for found in paths(item, (*path, key)))]
+    return [path, *(inner_path for key, item in items for inner_path in paths(item, (*path, key)))]
 
 
 @given(values=strategies.st.lists(strategies.values.filter(lambda value: value is not None), max_size=4))
 def test_documents_stay_apart(values: list[Any]) -> None:
-    found = read_documents(emit.to_yaml_documents(values), source="x")
-    assert [typed(document.value) for document in found] == [typed(as_kubectl(value)) for value in values]
+    documents = read_documents(emit.to_yaml_documents(values), source="x")
+    assert [typed(document.value) for document in documents] == [typed(as_kubectl(value)) for value in values]
 
 
 _INDENTS = st.sampled_from(("", "  ", "    ", "- ", "  - "))
@@ -93,8 +93,8 @@ def test_a_text_of_a_known_shape_is_read_as_any_other(
     def outcome(text: str) -> object:
         try:
             return [
-                (typed(found.value), found.line, found.positions)
-                for found in read_documents(text, source="x", with_positions=True)
+                (typed(document.value), document.line, document.positions)
+                for document in read_documents(text, source="x", with_positions=True)
             ]
         except ConfigError as error:
             return error.message

@@ -82,7 +82,7 @@ def _node(dice: Random, index: int, resources: tuple[str, ...]) -> Node:
 
 def _job(dice: Random, index: int, resources: tuple[str, ...], kind: Kind) -> Job:
     minimum = dice.choice((0, 1, 1, 2, 3))
-    names = [f"n{each}" for each in range(6)]
+    names = [f"n{number}" for number in range(6)]
     limited = kind.has_limits and dice.random() < 0.3
     gang = tuple(
         GangRole(
@@ -172,20 +172,20 @@ def _hire(dice: Random, snapshot: Snapshot, number: int, kind: Kind) -> Snapshot
 def _free_node(
     dice: Random, snapshot: Snapshot, request: Vector, names: frozenset[str] | None
 ) -> Node | None:
-    found = [
+    free = [
         node
         for node in snapshot.nodes
         if (names is None or node.name in names)
         and all(left >= amount for left, amount in zip(room(node, snapshot), request, strict=True) if amount)
     ]
-    return dice.choice(found) if found else None
+    return dice.choice(free) if free else None
 
 
 def _use(snapshot: Snapshot, node: Node, request: Vector) -> Snapshot:
     used = tuple(a + b for a, b in zip(node.used, request, strict=True))
     return replace(
         snapshot,
-        nodes=tuple(replace(each, used=used) if each is node else each for each in snapshot.nodes),
+        nodes=tuple(replace(other, used=used) if other is node else other for other in snapshot.nodes),
     )
 
 

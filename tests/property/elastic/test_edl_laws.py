@@ -29,10 +29,10 @@ LOADS = st.sampled_from([50, 80, 97, 100])
 @st.composite
 def _nodes(draw: st.DrawFn) -> tuple[Node, ...]:
     sizes = st.tuples(st.integers(0, 16), st.integers(0, 16), st.sampled_from([0, 0, 4, 8]))
-    found = draw(st.lists(st.tuples(sizes, st.integers(0, 4)), min_size=1, max_size=5))
+    drawn = draw(st.lists(st.tuples(sizes, st.integers(0, 4)), min_size=1, max_size=5))
     return tuple(
-        Node(name=f"n{each}", allocatable=size, used=(min(used, size[0]), 0, 0))
-        for each, (size, used) in enumerate(found)
+        Node(name=f"n{index}", allocatable=size, used=(min(used, size[0]), 0, 0))
+        for index, (size, used) in enumerate(drawn)
     )
 
 
@@ -44,13 +44,13 @@ def _job(draw: st.DrawFn, index: int, nodes: tuple[Node, ...]) -> Job:
     places = [] if state == "waiting" else draw(st.lists(names, max_size=8))
     trainers = tuple(
         Trainer(
-            name=f"{index}-{each}",
+            name=f"{index}-{number}",
             node=node,
             planned="",
             created_ms=draw(st.integers(0, 3)),
             is_ready=bool(node) and draw(st.booleans()),
         )
-        for each, node in enumerate(places)
+        for number, node in enumerate(places)
     )
     return Job(
         key=f"default/{index}",
@@ -69,11 +69,11 @@ def _job(draw: st.DrawFn, index: int, nodes: tuple[Node, ...]) -> Job:
 def snapshots(draw: st.DrawFn) -> Snapshot:
     """Draw any moment: mixed shapes and GPUs, over-full nodes, trainers that do not run, waiting pods."""
     nodes = draw(_nodes())
-    jobs = tuple(draw(_job(each, nodes)) for each in range(draw(st.integers(1, 5))))
+    jobs = tuple(draw(_job(index, nodes)) for index in range(draw(st.integers(1, 5))))
     requests = draw(st.lists(st.integers(1, 5), max_size=3))
     demands = tuple(
-        Demand(key=f"web/{each}", request=(cpu, 1, 0), priority=0, created_ms=0)
-        for each, cpu in enumerate(requests)
+        Demand(key=f"web/{number}", request=(cpu, 1, 0), priority=0, created_ms=0)
+        for number, cpu in enumerate(requests)
     )
     return Snapshot(now_ms=0, resources=RESOURCES, nodes=nodes, jobs=jobs, demands=demands)
 
@@ -87,14 +87,14 @@ def carried_out(snapshot: Snapshot, decided: ScalePlan) -> Snapshot:
     jobs = []
     for job in snapshot.jobs:
         decision = decided.decisions[job.key]
-        kept = [replace(each, is_ready=True) for each in job.trainers if each.name not in decision.victims]
+        rest = [replace(pod, is_ready=True) for pod in job.trainers if pod.name not in decision.victims]
         state: JobStage = job.state if job.state == "finishing" else "admitted"
         new = [
-            Trainer(name=f"{job.key}+{len(kept) + each}", node=node, planned="", created_ms=9, is_ready=True)
-            for each, node in enumerate(decision.places)
+            Trainer(name=f"{job.key}+{len(rest) + index}", node=node, planned="", created_ms=9, is_ready=True)
+            for index, node in enumerate(decision.places)
         ]
         jobs.append(
-            replace(job, state=state, target=decision.target, trainers=(*kept, *new), leaving=0, gang=())
+            replace(job, state=state, target=decision.target, trainers=(*rest, *new), leaving=0, gang=())
         )
     return replace(snapshot, jobs=tuple(jobs))
 
@@ -120,7 +120,7 @@ def test_named_nodes_have_room_for_all_that_is_planned_there(snapshot: Snapshot,
     planned = Counter(
         (node, job.trainer) for job in snapshot.jobs for node in decided.decisions[job.key].places if node
     )
-    taken = Counter((each.node, job.trainer) for job in snapshot.jobs for each in job.trainers)
+    taken = Counter((trainer.node, job.trainer) for job in snapshot.jobs for trainer in job.trainers)
     for node in snapshot.nodes:
         if not any(name == node.name for name, _ in planned):
             continue
@@ -138,7 +138,7 @@ def test_what_was_decided_comes_to_rest(snapshot: Snapshot, load: int) -> None:
         decided = mended(snapshot, load)
         snapshot = carried_out(snapshot, decided)
     again = mended(snapshot, load)
-    assert {key: each.target for key, each in again.decisions.items()} == {
+    assert {key: decision.target for key, decision in again.decisions.items()} == {
         job.key: job.target for job in snapshot.jobs
     }
 

@@ -26,9 +26,9 @@ ROUNDS = 40
 def rest(snapshot: Snapshot, config: PolicyConfig = FREELY) -> Snapshot:
     """Carry out plans until nothing changes."""
     for _ in range(ROUNDS):
-        found = plan(snapshot, config)
-        after = actuate(snapshot, found)
-        if is_still(found, snapshot):
+        scale_plan = plan(snapshot, config)
+        after = actuate(snapshot, scale_plan)
+        if is_still(scale_plan, snapshot):
             return after
         snapshot = after
     raise AssertionError("never comes to rest")
@@ -50,18 +50,18 @@ def test_carried_out_plan_has_nothing_left_to_do(snapshot: Snapshot) -> None:
     if has_to_wait(snapshot, first):
         rest(after)
     else:
-        found = plan(after, FREELY)
-        assert is_still(found, after), found
+        scale_plan = plan(after, FREELY)
+        assert is_still(scale_plan, after), scale_plan
 
 
-def has_to_wait(snapshot: Snapshot, found: ScalePlan) -> bool:
+def has_to_wait(snapshot: Snapshot, scale_plan: ScalePlan) -> bool:
     """Tell whether a job was taken off, and may fit elsewhere, or has to gain before it can give.
 
     Room that is withheld from one whose trainers failed stays idle if nobody fits it; a gang that finds it so
     at the next look may come off where it did not among trainers that were only planned.
     """
     for job in snapshot.jobs:
-        decision = found.decisions[job.key]
+        decision = scale_plan.decisions[job.key]
         running = sum(bool(trainer.node) and trainer.name not in decision.victims for trainer in job.trainers)
         if decision.withheld or (job.state == "admitted" and not decision.is_admitted):
             return True
@@ -131,18 +131,18 @@ def follow(snapshot: Snapshot, config: PolicyConfig, *, rounds: int) -> tuple[Sc
     """Carry out so many plans, in which no target turns back twice; give the last and its snapshot."""
     targets: dict[str, list[int]] = {job.key: [] for job in snapshot.jobs}
     for _ in range(rounds):
-        found = plan(snapshot, config)
-        for key, decision in found.decisions.items():
+        scale_plan = plan(snapshot, config)
+        for key, decision in scale_plan.decisions.items():
             targets[key].append(decision.target)
-        last, snapshot = snapshot, actuate(snapshot, found)
+        last, snapshot = snapshot, actuate(snapshot, scale_plan)
     assert all(turns(numbers) <= 1 for numbers in targets.values()), targets
-    return found, last
+    return scale_plan, last
 
 
 def turns(numbers: list[int]) -> int:
     """Count how often a sequence changes its direction."""
     steps = [after > before for before, after in pairwise(numbers) if after != before]
-    return sum(one != other for one, other in pairwise(steps))
+    return sum(before != after for before, after in pairwise(steps))
 
 
 @MANY
@@ -219,7 +219,7 @@ def test_names_do_not_matter(snapshot: Snapshot) -> None:
         return name.replace("default/", "other/")
 
     jobs = tuple(replace(job, key=other(job.key)) for job in snapshot.jobs)
-    demands = tuple(replace(each, key=other(each.key), job=other(each.job)) for each in snapshot.demands)
+    demands = tuple(replace(pod, key=other(pod.key), job=other(pod.job)) for pod in snapshot.demands)
     before = plan(snapshot, PolicyConfig())
     after = plan(replace(snapshot, jobs=jobs, demands=demands), PolicyConfig())
     for key, decision in before.decisions.items():
@@ -233,7 +233,7 @@ def test_what_is_on_its_way_is_not_decided_twice(snapshot: Snapshot, moves: int)
     """I15: while pods of a plan are not bound and its victims not gone, no more running ones are taken."""
     config = PolicyConfig(moves=moves, stuck_ms=10**9)
     # Several pods of different sizes may be packed in another way at the second look.
-    snapshot = replace(snapshot, demands=tuple(replace(each, nodes=None) for each in snapshot.demands[:1]))
+    snapshot = replace(snapshot, demands=tuple(replace(pod, nodes=None) for pod in snapshot.demands[:1]))
     first = plan(snapshot, config)
     halfway = begin(snapshot, first)
     laws.check_plan(halfway, plan(halfway, config))
@@ -241,7 +241,7 @@ def test_what_is_on_its_way_is_not_decided_twice(snapshot: Snapshot, moves: int)
     if not has_to_wait(snapshot, first):
         second = plan(halfway, whole)
         running = {trainer.name for job in halfway.jobs for trainer in job.trainers if trainer.node}
-        assert not [name for each in second.decisions.values() for name in each.victims if name in running]
+        assert not [name for row in second.decisions.values() for name in row.victims if name in running]
 
 
 @MANY
@@ -250,22 +250,22 @@ def test_victims_serve_somebody_of_no_lower_priority(snapshot: Snapshot) -> None
     """I4: a pod takes trainers of jobs whose pods rank no higher, and none at all if it finds no room."""
     others = [demand for demand in snapshot.demands if not demand.job][:1]
     running = tuple(job for job in snapshot.jobs if job.state == "admitted" and is_whole(job, snapshot))
-    found = plan(
+    scale_plan = plan(
         replace(snapshot, jobs=running, demands=tuple(others)), PolicyConfig(moves=0, stuck_ms=10**9)
     )
     live = {trainer.name: trainer for job in running for trainer in job.trainers}
     for job in running:
         spare = max(0, len(job.trainers) - job.maximum)
-        lost = [name for name in found.decisions[job.key].victims if live[name].node]
+        lost = [name for name in scale_plan.decisions[job.key].victims if live[name].node]
         if len(lost) > spare:
-            assert others and not found.unplaced, lost
+            assert others and not scale_plan.unplaced, lost
             assert job.pod_priority <= others[0].priority, job.key
 
 
 def is_whole(job: Job, snapshot: Snapshot) -> bool:
     """Tell whether all that a job cannot run without is bound."""
     bound = sum(bool(trainer.node) for trainer in job.trainers)
-    return bound >= job.minimum and not any(each.job == job.key for each in snapshot.demands)
+    return bound >= job.minimum and not any(demand.job == job.key for demand in snapshot.demands)
 
 
 # --- Jobs that are to have exactly so many trainers: `scaling: Manual` ---
@@ -284,11 +284,11 @@ def test_a_job_of_fixed_size_that_runs_goes_on_with_what_it_has(snapshot: Snapsh
     )
     lacking = {demand.job for demand in snapshot.demands}
     moment = replace(snapshot, jobs=jobs)
-    found = plan(moment, PolicyConfig())
-    assert not [breach for breach in breaches_of_plan(moment, found) if breach.startswith("I1")]
+    scale_plan = plan(moment, PolicyConfig())
+    assert not [breach for breach in breaches_of_plan(moment, scale_plan) if breach.startswith("I1")]
     for job in jobs:
         seated = [trainer.name for trainer in job.trainers if trainer.node]
         runs = job.state == "admitted" and len(seated) == len(job.trainers) and job.key not in lacking
         if job.floor is not None and runs and job.floor <= len(seated) <= job.maximum:
-            assert found.decisions[job.key].is_admitted, job.key
-            assert not set(seated) & set(found.decisions[job.key].victims), job.key
+            assert scale_plan.decisions[job.key].is_admitted, job.key
+            assert not set(seated) & set(scale_plan.decisions[job.key].victims), job.key

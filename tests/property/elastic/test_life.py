@@ -36,8 +36,8 @@ def test_jobs_come_to_rest_whole_or_without_pods(
     for name, pause_s, is_slow in [("submit", 1, False), *happenings]:
         troubles.happen(name)
         with suppress(UnreachableError):
-            found = stage.step(seconds=pause_s)
-            check_plan(found.snapshot, found.plan)
+            report = stage.step(seconds=pause_s)
+            check_plan(report.snapshot, report.plan)
         if not is_slow:  # else the controller is ahead of the cluster
             stage.run_sets()
             stage.run_pods()
@@ -60,12 +60,12 @@ def come_to_rest(stage: Stage) -> None:
 def check(stage: Stage, job: Obj) -> None:
     """Assert that a job at rest has what its status says."""
     name, trainers, status = job["metadata"]["name"], job["spec"]["trainer"], job["status"]
-    live = [one for one in map(facts.parse_pod, stage.all("Pod")) if one.job == name and one.is_live]
+    live = [pod for pod in map(facts.parse_pod, stage.all("Pod")) if pod.job == name and pod.is_live]
     desired = status["trainer"]["desired"]
     if status["phase"] == "Running":
-        assert sum(one.role == "trainer" for one in live) == desired
+        assert sum(pod.role == "trainer" for pod in live) == desired
         assert trainers["min-instance"] <= desired <= trainers["max-instance"]
-        assert all(one.node for one in live)
+        assert all(pod.node for pod in live)
     elif status["phase"] != "Completing":
         assert status["phase"] in ("Pending", "Suspended", "Succeeded", "Failed"), status
         assert (live, desired) == ([], 0), status

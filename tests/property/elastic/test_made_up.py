@@ -183,8 +183,8 @@ class _Maker:
 
     def _of_job(self, job: str, at: int, later: int) -> Iterator[Obj]:
         what = self.chance.choice(["delete-job", "suspend-job", "limit-job", "finish-job"])
-        most = next(one["max"] for one in self.jobs if one["name"] == job)
-        least = next(one["min"] for one in self.jobs if one["name"] == job)
+        most = next(entry["max"] for entry in self.jobs if entry["name"] == job)
+        least = next(entry["min"] for entry in self.jobs if entry["name"] == job)
         yield {"at": at, "what": what, "name": job, "count": self.chance.randint(least, most)}
         if what == "suspend-job":
             yield {"at": later, "what": "resume-job", "name": job}

@@ -36,7 +36,7 @@ def full_nodes(draw: st.DrawFn) -> Snapshot:
         )
         for index, count in enumerate(counts)
     )
-    size = total([each.trainer for each in jobs for _ in each.trainers], 2)
+    size = total([job.trainer for job in jobs for _ in job.trainers], 2)
     node = Node(name="a", allocatable=size, used=(0, 0))
     return Snapshot(now_ms=0, resources=("cpu", "memory"), nodes=(node,), jobs=jobs)
 
@@ -49,11 +49,11 @@ def test_those_that_go_make_room_enough_and_none_goes_in_vain(
     cluster = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
     (node,), amounts = cluster.nodes, sparse(request)
 
-    found = clear(cluster, node, amounts, SurplusUpTo(1))
+    clearance = clear(cluster, node, amounts, SurplusUpTo(1))
 
-    assert (found is not None) == fits(node.allocatable, amounts)
-    for spared in (None, *found.slots) if found is not None else ():
-        going = [slot.state.job.trainer for slot in found.slots if slot is not spared]
+    assert (clearance is not None) == fits(node.allocatable, amounts)
+    for spared in (None, *clearance.slots) if clearance is not None else ():
+        going = [slot.state.job.trainer for slot in clearance.slots if slot is not spared]
         assert fits(total(going, 2), amounts) == (spared is None)
 
 
@@ -62,8 +62,8 @@ def test_a_server_costs_what_the_best_use_of_the_room_loses(
     trainer: Sparse, companion: Sparse, server: Sparse, room: list[int]
 ) -> None:
     rest = list(room)
-    for each, amount in server:
-        rest[each] -= amount
+    for index, amount in server:
+        rest[index] -= amount
 
     loss, *_ = slot_loss(trainer, companion, server, WHOLE)(tuple(room))
 
@@ -73,10 +73,10 @@ def test_a_server_costs_what_the_best_use_of_the_room_loses(
 def best_use(room: list[int], trainer: Sparse, companion: Sparse) -> int:
     """Try all numbers of trainers and companions; give the most they are worth, a trainer being 1000."""
     worth = dominant(companion, WHOLE) * 1000 // dominant(trainer, WHOLE)
-    one, other = dict(trainer), dict(companion)
+    first, second = dict(trainer), dict(companion)
     best = 0
     for trainers, companions in product(range(9), repeat=2):
-        taken = [trainers * one.get(each, 0) + companions * other.get(each, 0) for each in range(len(room))]
+        taken = [trainers * first.get(i, 0) + companions * second.get(i, 0) for i in range(len(room))]
         if fits(room, sparse(tuple(taken))):
             best = max(best, trainers * 1000 + companions * worth)
     return best

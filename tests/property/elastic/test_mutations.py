@@ -55,9 +55,9 @@ def is_even(snapshot: Snapshot) -> None:
         for job in snapshot.jobs
         if job.state == "admitted" and len(job.trainers) in range(1, 10)
     )
-    found = plan(replace(snapshot, jobs=jobs), PolicyConfig(moves=0)).decisions.values()
-    grown = [decision.target for decision in found if decision.places]
-    assert not grown or max(grown) <= min(decision.target for decision in found) + 1
+    decisions = plan(replace(snapshot, jobs=jobs), PolicyConfig(moves=0)).decisions.values()
+    grown = [decision.target for decision in decisions if decision.places]
+    assert not grown or max(grown) <= min(decision.target for decision in decisions) + 1
 
 
 def comes_to_rest(snapshot: Snapshot) -> None:
@@ -146,9 +146,9 @@ def test_no_plan_takes_the_rendezvous_of_a_job_that_goes_on(
     snapshot: Snapshot, mode: str, headroom: int
 ) -> None:
     """A job without a master keeps the bound trainer at which the others meet, or goes off whole."""
-    found = plan(snapshot, PolicyConfig(mode=mode, headroom_pct=headroom))
+    scale_plan = plan(snapshot, PolicyConfig(mode=mode, headroom_pct=headroom))
     for job in snapshot.jobs:
-        decision = found.decisions[job.key]
+        decision = scale_plan.decisions[job.key]
         first = {trainer.name for trainer in job.trainers if trainer.is_rendezvous and trainer.node}
         assert not decision.target or not first & set(decision.victims), job.key
 

@@ -36,12 +36,12 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         node = Node(name="n0", allocatable=(8, 4), used=(0, 0), devices=(0, 4))
         self.now = Snapshot(now_ms=0, resources=("cpu", "nvidia.com/gpu"), nodes=(node,))
-        self.seen: list[Snapshot] = []
-        self.made = 0
+        self.snapshots: list[Snapshot] = []
+        self.count = 0
 
     def name(self, kind: str) -> str:
-        self.made += 1
-        return f"{kind}{self.made:03}"
+        self.count += 1
+        return f"{kind}{self.count:03}"
 
     @rule(
         minimum=st.integers(0, 3),
@@ -79,8 +79,8 @@ class Life(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 9))
     def foreign_pod_goes(self, index: int) -> None:
-        left = [each for each in self.now.demands if each.job]
-        others = [each for each in self.now.demands if not each.job]
+        left = [demand for demand in self.now.demands if demand.job]
+        others = [demand for demand in self.now.demands if not demand.job]
         if others:
             others.pop(index % len(others))
         self.now = replace(self.now, demands=(*left, *others))
@@ -128,12 +128,12 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def controller_looks(self) -> None:
-        self.seen.append(self.now)
+        self.snapshots.append(self.now)
 
     @rule(index=st.integers(0, 3))
     def plan_of_an_old_look_is_begun(self, index: int) -> None:
-        if self.seen:
-            old = self.seen[index % len(self.seen)]
+        if self.snapshots:
+            old = self.snapshots[index % len(self.snapshots)]
             self.now = begin(self.now, belated(self.now, plan(old, CONFIG)))
 
     def change(self, old: Job, new: Job) -> None:
@@ -167,8 +167,8 @@ def without(snapshot: Snapshot, job: Job) -> Snapshot:
     return replace(
         snapshot,
         nodes=tuple(nodes),
-        jobs=tuple(each for each in snapshot.jobs if each is not job),
-        demands=tuple(each for each in snapshot.demands if each.job != job.key),
+        jobs=tuple(other for other in snapshot.jobs if other is not job),
+        demands=tuple(demand for demand in snapshot.demands if demand.job != job.key),
     )
 
 
@@ -195,17 +195,17 @@ def fail(snapshot: Snapshot, gone: str, name: object) -> Snapshot:
     return replace(
         snapshot,
         nodes=tuple(node for node in snapshot.nodes if node.name != gone),
-        arriving=tuple(each for each in snapshot.arriving if each.node != gone),
+        arriving=tuple(held for held in snapshot.arriving if held.node != gone),
         demands=tuple(demands),
         jobs=tuple(jobs),
     )
 
 
-def belated(snapshot: Snapshot, found: ScalePlan) -> ScalePlan:
+def belated(snapshot: Snapshot, scale_plan: ScalePlan) -> ScalePlan:
     """Give what is left of an old plan where jobs and pods have names, so that nothing is made twice."""
     decisions = {}
     for job in snapshot.jobs:
-        old = found.decisions.get(job.key)
+        old = scale_plan.decisions.get(job.key)
         live = {trainer.name for trainer in job.trainers}
         if old is None or old.is_admitted != (job.state != "waiting"):
             reason = Reason(cause="steady", text="of an old plan")
@@ -219,7 +219,7 @@ def belated(snapshot: Snapshot, found: ScalePlan) -> ScalePlan:
         victims = tuple(name for name in old.victims if name in live)
         room_left = max(0, old.target - len(live) + len(victims))
         decisions[job.key] = replace(old, victims=victims, places=old.places[:room_left], hints={})
-    return ScalePlan(decisions=decisions, moves=found.moves)
+    return ScalePlan(decisions=decisions, moves=scale_plan.moves)
 
 
 Life.TestCase.settings = settings(max_examples=MANY.max_examples // 4, stateful_step_count=20)

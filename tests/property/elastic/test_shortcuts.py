@@ -39,9 +39,9 @@ def forgetful(cluster: ClusterState, *args: Any, **options: Any) -> NodeInfo | N
 def test_what_sums_rule_out_would_have_failed(snapshot: Snapshot) -> None:
     with patch.object(sharing.Admission, "is_conceivable", lambda *_: True):
         tried = plan(snapshot, CONFIG)
-    decided, found = plan(snapshot, CONFIG).decisions, tried.decisions
-    assert {key: (one.target, one.places, one.victims) for key, one in decided.items()} == {
-        key: (one.target, one.places, one.victims) for key, one in found.items()
+    decided, searched = plan(snapshot, CONFIG).decisions, tried.decisions
+    assert {key: (outcome.target, outcome.places, outcome.victims) for key, outcome in decided.items()} == {
+        key: (outcome.target, outcome.places, outcome.victims) for key, outcome in searched.items()
     }
 
 

@@ -40,12 +40,12 @@ def clusters(draw: st.DrawFn, *, is_alike: bool, is_new: bool) -> Snapshot:
     sizes = draw(st.lists(st.integers(0, 12), min_size=1, max_size=4))
     model = draw(_jobs())
     count = draw(st.integers(1, 5))
-    jobs = [replace(model if is_alike else draw(_jobs()), key=f"default/{each}") for each in range(count)]
+    jobs = [replace(model if is_alike else draw(_jobs()), key=f"default/{index}") for index in range(count)]
     snapshot = Snapshot(
         now_ms=1_000_000,
         resources=("cpu",),
         nodes=tuple(
-            Node(name=f"n{each}", allocatable=(2 * size,), used=(0,)) for each, size in enumerate(sizes)
+            Node(name=f"n{index}", allocatable=(2 * size,), used=(0,)) for index, size in enumerate(sizes)
         ),
         jobs=tuple(jobs),
     )
@@ -72,7 +72,7 @@ def _somewhere(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
     for job in snapshot.jobs:
         count = draw(st.integers(job.minimum, job.maximum))
         places, free = (free[:count], free[count:]) if count <= len(free) else ([], free)
-        jobs.append(_with(job, [(f"{job.key}-{each}", node) for each, node in enumerate(places)]))
+        jobs.append(_with(job, [(f"{job.key}-{index}", node) for index, node in enumerate(places)]))
     return replace(snapshot, jobs=tuple(jobs))
 
 
@@ -161,17 +161,17 @@ def test_a_trainer_of_half_the_size_is_worth_half_the_gain() -> None:
     assert targets(plan(snapshot, THROUGHPUT)) == {"default/a": 12, "default/b": 6}
 
 
-@pytest.mark.parametrize(("rich", "kept"), [(12, True), (13, False)], ids=["small", "large"])
-def test_a_small_gain_moves_nobody(rich: int, *, kept: bool) -> None:
+@pytest.mark.parametrize(("rich", "stays"), [(12, True), (13, False)], ids=["small", "large"])
+def test_a_small_gain_moves_nobody(rich: int, *, stays: bool) -> None:
     """The poor job gains 1/10, less a tenth of it 0.09; the rich one loses 1/11 or 1/12."""
     sizes = {"default/a": rich, "default/b": 10}
     jobs = [
         _with(
             Job(key=key, minimum=1, maximum=30 + index, trainer=(1,)),
-            [(f"{key}-{each}", "n") for each in range(count)],
+            [(f"{key}-{number}", "n") for number in range(count)],
         )
         for index, (key, count) in enumerate(sizes.items())
     ]
     node = Node(name="n", allocatable=(rich + 10,), used=(0,))
     snapshot = Snapshot(now_ms=0, resources=("cpu",), nodes=(node,), jobs=tuple(jobs))
-    assert (targets(plan(snapshot, THROUGHPUT)) == sizes) is kept
+    assert (targets(plan(snapshot, THROUGHPUT)) == sizes) is stays
