@@ -122,9 +122,9 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     folder = Path(__file__).parent / "golden" / "expected"
     update = bool(request.config.getoption("--update-golden"))
 
-    def check(name: str, seen: str | bytes) -> None:
+    def check(name: str, output: str | bytes) -> None:
         file = folder / name
-        content = seen.encode() if isinstance(seen, str) else seen
+        content = output.encode() if isinstance(output, str) else output
         if update:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)

@@ -41,16 +41,16 @@ def settings_app(folder: Path, *, objects: int) -> Path:
     """Make an app of plain manifests: ConfigMaps of 1.3 kB, ten a file."""
     _mlstack(folder.parent, "init", folder.name)
     for first in range(0, objects, 10):
-        made = [_settings(number) for number in range(first, min(first + 10, objects))]
-        (folder / "components" / f"s{first:03}.yaml").write_text(write.to_yaml_documents(made))
+        manifests = [_settings(number) for number in range(first, min(first + 10, objects))]
+        (folder / "components" / f"s{first:03}.yaml").write_text(write.to_yaml_documents(manifests))
     return folder
 
 
 def mixed_app(folder: Path, *, deployments: int, maps: int) -> Path:
     """Make an app of plain manifests: Deployments of one pod, and ConfigMaps."""
     _mlstack(folder.parent, "init", folder.name)
-    made = [_web(number) for number in range(deployments)] + [_settings(number) for number in range(maps)]
-    (folder / "components" / "mixed.yaml").write_text(write.to_yaml_documents(made))
+    objects = [_web(number) for number in range(deployments)] + [_settings(number) for number in range(maps)]
+    (folder / "components" / "mixed.yaml").write_text(write.to_yaml_documents(objects))
     return folder
 
 
@@ -67,14 +67,14 @@ def _settings(number: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"settings": text}}
 
 
-def crowded_app(folder: Path, *, namespaces: int, each: int) -> Path:
-    """Make an app of plain manifests: in every namespace `each` objects, itself one of them."""
+def crowded_app(folder: Path, *, namespaces: int, objects: int) -> Path:
+    """Make an app of plain manifests: in every namespace so many objects, itself one of them."""
     _mlstack(folder.parent, "init", folder.name)
     for number in range(namespaces):
         name = f"crowd-{number:02}"
-        made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]
-        made += [_member(name, index) for index in range(each - 1)]
-        (folder / "components" / f"{name}.yaml").write_text(write.to_yaml_documents(made))
+        manifests = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]
+        manifests += [_member(name, index) for index in range(objects - 1)]
+        (folder / "components" / f"{name}.yaml").write_text(write.to_yaml_documents(manifests))
     return folder
 
 

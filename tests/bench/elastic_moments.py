@@ -52,7 +52,7 @@ def job(index: int, *, kinds: int, cores: float) -> Job:
 def crowd(count: int, *, kinds: int, cores: float) -> tuple[Job, ...]:
     """Give jobs for which there is no room: their minimum is more than the cluster has."""
     every = (job(1000 + index, kinds=kinds, cores=cores) for index in range(count))
-    return tuple(replace(each, minimum=5000, maximum=6000) for each in every)
+    return tuple(replace(job, minimum=5000, maximum=6000) for job in every)
 
 
 def web(count: int, cores: float) -> tuple[Demand, ...]:
@@ -89,32 +89,30 @@ def hard_moments(
     config = PolicyConfig(mode=mode)
     every = tuple(_mixed(job(index, kinds=kinds, cores=cores), index, nodes) for index in range(jobs))
     cold = Snapshot(now_ms=10_000_000, resources=(*RESOURCES, GPU), nodes=_with_devices(nodes), jobs=every)
-    yield "none fits", replace(cold, jobs=tuple(replace(each, minimum=6000, maximum=6001) for each in every))
-    yield "scraps only", replace(cold, nodes=tuple(_all_but(each, int(cores * 700)) for each in cold.nodes))
+    yield "none fits", replace(cold, jobs=tuple(replace(job, minimum=6000, maximum=6001) for job in every))
+    yield "scraps only", replace(cold, nodes=tuple(_all_but(node, int(cores * 700)) for node in cold.nodes))
     yield "mixed, cold", cold
     full = _settled(cold, config, 3)
     yield "mixed, steady", full
     yield "nodes died", _without(full, {f"n{index:04}" for index in range(0, nodes, 5)})
-    loose = [
-        tuple(replace(one, node="", created_ms=10_010_000) for one in each.trainers) for each in full.jobs
-    ]
+    loose = [tuple(replace(pod, node="", created_ms=10_010_000) for pod in job.trainers) for job in full.jobs]
     waiting = zip(full.jobs, loose, strict=True)
-    yield "all unbound", replace(full, jobs=tuple(replace(each, trainers=them) for each, them in waiting))
+    yield "all unbound", replace(full, jobs=tuple(replace(job, trainers=them) for job, them in waiting))
     yield "mixed web pods", replace(full, demands=_mixed_web(5 * jobs, cores))
-    small = (replace(each, minimum=20, maximum=22, priority=0, nodes=None) for each in every)
+    small = (replace(job, minimum=20, maximum=22, priority=0, nodes=None) for job in every)
     low = _settled(replace(cold, jobs=tuple(small)), config, 2)
     yield "high priority", replace(low, jobs=(*low.jobs, *_high(jobs // 10, 20, cores)))
     yield "high, never fits", replace(low, jobs=(*low.jobs, *_high(jobs // 10, nodes // 3, 19)))
     yield "high, takes most", replace(low, jobs=(*low.jobs, *_high(2, nodes * 2 // 3, 10)))
 
 
-def _mixed(each: Job, index: int, nodes: int) -> Job:
+def _mixed(job: Job, index: int, nodes: int) -> Job:
     """Give a job a priority and a weight, a third of them devices, and half of them nodes of their own."""
     own = frozenset(f"n{(index * 37 + number) % nodes:04}" for number in range(nodes // 5))
-    gang = tuple(replace(role, request=(*role.request, 0)) for role in each.gang)
-    trainer = (*each.trainer, 1 + index % 2 if index % 3 == 0 else 0)
+    gang = tuple(replace(role, request=(*role.request, 0)) for role in job.gang)
+    trainer = (*job.trainer, 1 + index % 2 if index % 3 == 0 else 0)
     tied, weight = own if index % 2 else None, 1 + index % 3
-    return replace(each, gang=gang, trainer=trainer, priority=index % 3, weight=weight, nodes=tied)
+    return replace(job, gang=gang, trainer=trainer, priority=index % 3, weight=weight, nodes=tied)
 
 
 def _with_devices(count: int) -> tuple[Node, ...]:
@@ -143,24 +141,24 @@ def _without(full: Snapshot, dead: set[str]) -> Snapshot:
     """Take nodes away with all that was on them; the sets make their servers again."""
     again = [
         Demand(
-            key=f"{each.key}-{n}",
+            key=f"{job.key}-{n}",
             request=held.request,
             priority=100,
             created_ms=0,
-            job=each.key,
-            nodes=each.nodes,
+            job=job.key,
+            nodes=job.nodes,
         )
-        for each in full.jobs
-        for n, held in enumerate(each.held)
+        for job in full.jobs
+        for n, held in enumerate(job.held)
         if held.node in dead
     ]
     jobs = [
         replace(
-            each,
-            trainers=tuple(one for one in each.trainers if one.node not in dead),
-            held=tuple(held for held in each.held if held.node not in dead),
+            job,
+            trainers=tuple(pod for pod in job.trainers if pod.node not in dead),
+            held=tuple(held for held in job.held if held.node not in dead),
         )
-        for each in full.jobs
+        for job in full.jobs
     ]
     nodes = tuple(node for node in full.nodes if node.name not in dead)
     return replace(full, nodes=nodes, jobs=tuple(jobs), demands=(*full.demands, *again))

@@ -123,7 +123,7 @@ def _compare(bench: Bench, title: str) -> None:
 def test_1000_objects_in_20_namespaces(tmp_path: Path, cluster: TestCluster, programs: Programs) -> None:
     file = write_kubeconfig(tmp_path / "kubeconfig", [cluster.login()], current_context=cluster.context)
     bench = Bench(
-        app=crowded_app(tmp_path / "app", namespaces=20, each=50),
+        app=crowded_app(tmp_path / "app", namespaces=20, objects=50),
         cluster=cluster,
         kubectl=programs.kubectl,
         environ={"KUBECONFIG": str(file), "PATH": str(Path(sys.executable).parent)},

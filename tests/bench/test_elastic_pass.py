@@ -75,10 +75,10 @@ class Scene:
         for _ in range(10):
             self.now_ms += 5_000
             with patch.object(reconciler, "MOST_CREATIONS", 100_000):
-                found = self.reconciler().reconcile(self.now_ms)
-            for action in found.actions:
+                report = self.reconciler().reconcile(self.now_ms)
+            for action in report.actions:
                 self._carry_out(action)
-            if not any(action.ref.kind in ("Pod", "StatefulSet") for action in found.actions):
+            if not any(action.ref.kind in ("Pod", "StatefulSet") for action in report.actions):
                 return
         raise AssertionError("it does not come to rest")
 
@@ -109,13 +109,13 @@ class Scene:
 
 
 def _merged(before: Obj, patch: Obj) -> Obj:
-    found = {name: value for name, value in before.items() if name not in patch}
+    merged = {name: value for name, value in before.items() if name not in patch}
     for name, value in patch.items():
         if isinstance(value, dict):
-            found[name] = _merged(before.get(name) or {}, value)
+            merged[name] = _merged(before.get(name) or {}, value)
         elif value is not None:
-            found[name] = value
-    return found
+            merged[name] = value
+    return merged
 
 
 def _held_to(stateful_set: Obj) -> list[str]:
@@ -125,7 +125,7 @@ def _held_to(stateful_set: Obj) -> list[str]:
     if not required:
         return []
     terms = required["nodeSelectorTerms"]
-    names = [name for term in terms for one in term["matchExpressions"] for name in one["values"]]
+    names = [name for term in terms for rule in term["matchExpressions"] for name in rule["values"]]
     return [names[index % len(names)] for index in range(stateful_set["spec"]["replicas"])]
 
 

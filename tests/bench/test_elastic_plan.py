@@ -19,7 +19,7 @@ MODES = ("fair", "throughput")
 
 def pods(snapshot: Snapshot) -> int:
     agents = len(snapshot.nodes)
-    return agents + len(snapshot.demands) + sum(len(each.trainers) + len(each.held) for each in snapshot.jobs)
+    return agents + len(snapshot.demands) + sum(len(job.trainers) + len(job.held) for job in snapshot.jobs)
 
 
 def p50_p95(run: Callable[[], object], rounds: int) -> tuple[float, float]:

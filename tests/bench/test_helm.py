@@ -95,11 +95,11 @@ _PLAIN = tuple(f"option_{number} = tier-{{number}}" for number in range(8))
 def _template(text: str, number: int, say: Callable[[str, str], str]) -> str:
     """Fill in expressions; `say` writes one of a value of the component, in a value or in a text."""
     env = [f"            - name: {name}\n              value: {say(name.lower(), 'text')}" for name in _ENV]
-    known = {name: say(name, "value") for name in ("name", "replicas", "image", "port", "cpu", "memory")}
-    known |= {"config_name": say("name", "config"), "env": "\n".join(env), "number": str(number)}
+    values = {name: say(name, "value") for name in ("name", "replicas", "image", "port", "cpu", "memory")}
+    values |= {"config_name": say("name", "config"), "env": "\n".join(env), "number": str(number)}
     raw = {name: say(name, "raw") for name in ("name", "port", "level", "replicas")}
     lines = [f"    {line}".format(**{**raw, "number": number}) for line in (*_CONFIG, *_PLAIN)]
-    return text.format(**known, lines="\n".join(lines))
+    return text.format(**values, lines="\n".join(lines))
 
 
 def _jinja(name: str, kind: str) -> str:

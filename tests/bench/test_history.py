@@ -19,7 +19,7 @@ FIRST = "apply, first"
 
 
 def test_history_of_1000_objects(tmp_path: Path, cluster: TestCluster, programs: Programs) -> None:
-    app = crowded_app(tmp_path / "app", namespaces=20, each=50)
+    app = crowded_app(tmp_path / "app", namespaces=20, objects=50)
     file = write_kubeconfig(tmp_path / "kubeconfig", [cluster.login()], current_context=cluster.context)
     environ = {"KUBECONFIG": str(file), "PATH": str(Path(sys.executable).parent)}
     cluster.kubectl("create", "namespace", "crowd")
@@ -47,10 +47,10 @@ def test_history_of_1000_objects(tmp_path: Path, cluster: TestCluster, programs:
         ours("rollback", "crowd", "1", "--yes", name="rollback, 700 changes"),
     ]
     show("history of 1,000 objects in 20 namespaces", timings, unit=FIRST)
-    kept = cluster.request("GET", "/api/v1/namespaces/crowd/secrets")["items"]
+    secrets = cluster.request("GET", "/api/v1/namespaces/crowd/secrets")["items"]
     sizes = {
         item["metadata"]["name"]: len(base64.b64decode(item["data"]["set.json.gz"]))
-        for item in kept
+        for item in secrets
         if item["type"] == "mlstack.dev/history"
     }
     print("\n".join(f"{name}: {size / 1000:.0f} kB" for name, size in sizes.items()))

@@ -31,9 +31,9 @@ pytestmark = pytest.mark.cluster
 
 def versions(cluster: TestCluster, namespace: str, *kinds: str) -> dict[str, str]:
     """Give the resourceVersion of every object of ours."""
-    shown = r"jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion}{'\n'}{end}"
+    columns = r"jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion}{'\n'}{end}"
     ours = ("-n", namespace, "-l", "mlstack.dev/app=demo,mlstack.dev/component")
-    lines = cluster.kubectl("get", ",".join(kinds), *ours, "-o", shown).stdout.splitlines()
+    lines = cluster.kubectl("get", ",".join(kinds), *ours, "-o", columns).stdout.splitlines()
     return dict(line.split("=") for line in lines if line)
 
 
@@ -101,9 +101,9 @@ def test_cluster_scoped_custom_resources_get_no_namespace(
     stack.deploy("definition", crd("planets", "Planet", group=group, scope="Cluster"))
     stack.remove("definition")
     stack.write("a", {"apiVersion": f"{group}/v1", "kind": "Planet", "metadata": {"name": "mars"}})
-    kept = {f"planets.{group}": "kept"}  # definitions outlive what brought them
-    assert outcomes(stack.apply()) == {"mars": "created", **kept}
-    assert outcomes(stack.apply()) == {"mars": "unchanged", **kept}
+    definition = {f"planets.{group}": "kept"}  # definitions outlive what brought them
+    assert outcomes(stack.apply()) == {"mars": "created", **definition}
+    assert outcomes(stack.apply()) == {"mars": "unchanged", **definition}
     minikube.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/planets.{group}")
 
 
@@ -139,7 +139,7 @@ def test_an_object_that_is_being_deleted_is_made_anew(
 ) -> None:
     stack.deploy("a", deployment(replicas=2))
     live = minikube.wait_for(
-        path(namespace, "deployments", "web"), lambda found: found["status"].get("readyReplicas") == 2
+        path(namespace, "deployments", "web"), lambda live: live["status"].get("readyReplicas") == 2
     )
     minikube.kubectl("delete", "deployment", "web", "-n", namespace, "--cascade=foreground", "--wait=false")
     assert outcomes(stack.apply())["web"] == "created"
@@ -305,6 +305,6 @@ def test_kubectl_diff_of_the_rendered_output_is_empty(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     stack.deploy("a", deployment(env=[], args=None), secret(a="1"), config_map(a="yes", b="012", c="1e3"))
-    text = write.to_yaml_documents(found.data for found in render.load(stack.app, "minikube").objects)
+    text = write.to_yaml_documents(obj.data for obj in render.load(stack.app, "minikube").objects)
     assert len(read.read_documents(text, source="rendered")) == 3
     assert minikube.kubectl("diff", "-f", "-", input=text).stdout == ""

@@ -334,7 +334,7 @@ def test_a_quota_blocks_before_anything_is_written(cluster: TestCluster, stack: 
     add_node(cluster, "big", cpu="32", memory="64Gi")
     path = f"/api/v1/namespaces/{stack.namespace}/resourcequotas"
     cluster.request("POST", path, {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "3"}}})
-    cluster.wait_for(f"{path}/q", lambda found: "used" in found.get("status", {}))
+    cluster.wait_for(f"{path}/q", lambda quota: "used" in quota.get("status", {}))
     stack.write("web", workload("web", 4, {"cpu": "1"}))
     row = check(stack)["web"]
     assert row.verdict == "blocked by quota"
@@ -351,7 +351,7 @@ def test_pods_of_a_priority_below_all_others_may_make_room(cluster: TestCluster,
     try:
         pod = workload("t", 1, {"cpu": "3"}, priorityClassName="trainer")["spec"]["template"]["spec"]
         cluster.request("POST", pods, {"metadata": {"name": "t"}, "spec": pod})
-        cluster.wait_for(f"{pods}/t", lambda found: found["status"].get("phase") == "Running")
+        cluster.wait_for(f"{pods}/t", lambda pod: pod["status"].get("phase") == "Running")
         stack.write("web", workload("web", 1, {"cpu": "3"}))
         row = check(stack)["web"]
         assert row.verdict == "not known" and row.reason.endswith("its priority may displace other pods")

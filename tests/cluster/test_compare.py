@@ -80,7 +80,7 @@ def owners(live: dict[str, Any], *field: str) -> set[str]:
     def has(tree: Any, steps: tuple[str, ...]) -> bool:
         return not steps or (steps[0] in tree and has(tree[steps[0]], steps[1:]))
 
-    return {one["manager"] for one in live["metadata"]["managedFields"] if has(one["fieldsV1"], field)}
+    return {row["manager"] for row in live["metadata"]["managedFields"] if has(row["fieldsV1"], field)}
 
 
 def write_as(
@@ -88,10 +88,10 @@ def write_as(
 ) -> dict[str, Any]:
     """Write as another field manager, as an operator or an autoscaler does."""
     target = f"{where}/{subresource}" if subresource else where
-    found: dict[str, Any] = cluster.request(
+    live: dict[str, Any] = cluster.request(
         "PATCH", f"{target}?fieldManager={manager}", patch, content_type="application/merge-patch+json"
     )
-    return found
+    return live
 
 
 def scaled(cluster: TestCluster, where: str, replicas: int) -> None:
@@ -204,14 +204,14 @@ def test_a_port_that_a_person_changed_is_put_back(
     edit = '[{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]'
     minikube.kubectl("patch", "service", "web", "-n", namespace, "--type=json", "-p", edit)
     (row,) = stack.diff().objects
-    assert {(one.path, one.action) for one in row.fields} == {
+    assert {(field.path, field.action) for field in row.fields} == {
         ("spec.ports[80,TCP]", "added"),
         ("spec.ports[81,TCP]", "removed"),
     }
     assert "`spec.ports[81,TCP]`, which a person put in the place of ours" in row.notes[0]
     assert outcomes(stack.apply()) == {"web": "updated"}
     live = minikube.request("GET", path(namespace, "web", "services"))
-    assert [one["port"] for one in live["spec"]["ports"]] == [one["port"] for one in ports]
+    assert [port["port"] for port in live["spec"]["ports"]] == [port["port"] for port in ports]
     assert stack.apply().counts == {"unchanged": 1}
 
 
@@ -256,19 +256,19 @@ def test_fields_a_person_changed_go_when_the_files_drop_them(
     two = json.dumps({"data": {"two": "bm90IHR3bw=="}})
     minikube.kubectl("patch", "secret", "keys", "-p", two, "-n", namespace)
     stack.write("a", config_map(a="1"), secret(one="1"), deployment(env=pod["env"]))
-    found = {row.name: row for row in stack.diff().objects}
-    assert {(one.path, one.action) for one in found["settings"].fields} == {
+    changes = {row.name: row for row in stack.diff().objects}
+    assert {(field.path, field.action) for field in changes["settings"].fields} == {
         ("data.b", "removed"),
         ("metadata.labels.tier", "removed"),
     }
-    assert set(found["settings"].notes) == {
+    assert set(changes["settings"].notes) == {
         "removes `data.b`, which `kubectl-edit` changed and the files no longer have",
         "removes `metadata.labels.tier`, which `kubectl-label` changed and the files no longer have",
     }
-    assert [(one.path, one.action) for one in found["web"].fields] == [
+    assert [(field.path, field.action) for field in changes["web"].fields] == [
         ("spec.template.spec.containers[main].args", "removed")  # the policy is the server's own default
     ]
-    assert [(one.path, one.old) for one in found["keys"].fields] == [("data.two", "********")]
+    assert [(field.path, field.old) for field in changes["keys"].fields] == [("data.two", "********")]
     assert set(outcomes(stack.apply()).values()) == {"updated"}
     assert minikube.request("GET", path(namespace, "settings", "configmaps"))["data"] == {"a": "1"}
     live = minikube.request("GET", path(namespace, "settings", "configmaps"))
@@ -291,9 +291,9 @@ def test_the_number_a_person_scaled_to_stays_when_the_files_drop_it(
     bare = deployment()
     del bare["spec"]["replicas"]
     stack.write("a", bare)
-    found = stack.diff()
-    assert found.ok
-    assert found.notes == (
+    diff = stack.diff()
+    assert diff.ok
+    assert diff.notes == (
         f"`Deployment {namespace}/web` leaves `spec.replicas` to `kubectl` (through `scale`)",
     )
     stack.apply()
@@ -314,7 +314,7 @@ def test_a_plan_holds_what_goes_and_a_killed_run_is_made_good(
     stack.opener("minikube").patch(
         ObjectRef("v1", "ConfigMap", namespace, "settings"), change.prepare, kind="json"
     )
-    assert [one.path for row in stack.diff().objects for one in row.fields] == ["data.b"]
+    assert [field.path for row in stack.diff().objects for field in row.fields] == ["data.b"]
     deploy.apply(plan, clock=stack.clock, on_event=lambda _: None)
     assert minikube.request("GET", where)["data"] == {"a": "1"}
     assert stack.diff().ok
@@ -423,8 +423,8 @@ def test_what_kubectl_applied_is_taken_over_when_asked(
     stack.apply()
     live = minikube.request("GET", path(namespace, "web"))
     assert live["metadata"]["labels"]["team"] == "ml"
-    (shown,) = [row for row in stack.apply(adopt=True, dry_run=True).objects]
-    assert shown.outcome == "updated"
+    (row,) = [row for row in stack.apply(adopt=True, dry_run=True).objects]
+    assert row.outcome == "updated"
     generation = live["metadata"]["generation"]
     assert outcomes(stack.apply(adopt=True)) == {"web": "updated"}
     live = minikube.request("GET", path(namespace, "web"))
@@ -551,9 +551,9 @@ def test_secrets_stay_hidden_in_messages_and_changes(
     write_as(minikube, "kubectl-edit", where, {"data": {"password": "dGhpcmQtc2VjcmV0"}})
     with pytest.raises(OutdatedError) as caught:
         deploy.apply(plan, clock=stack.clock)
-    shown = f"{caught.value.message} {plan.report} {[one.digest for one in plan.changes.changes]}"
+    output = f"{caught.value.message} {plan.report} {[change.digest for change in plan.changes.changes]}"
     for hidden in ("secret-", "Zmlyc3Qtc2VjcmV0", "c2Vjb25kLXNlY3JldA", "dGhpcmQtc2VjcmV0", "-secret"):
-        assert hidden not in shown
+        assert hidden not in output
 
 
 # --- what the cluster changes itself --------------------------------------------------------------
@@ -579,7 +579,7 @@ def mutating(minikube: TestCluster, namespace: str) -> Iterator[None]:
     policy = {**named, "kind": "MutatingAdmissionPolicy", "spec": spec}
     binding = {**named, "kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": namespace}}
     group = "/apis/admissionregistration.k8s.io"
-    version = next((one for one in ("v1", "v1beta1") if minikube.find(f"{group}/{one}/{POLICIES}")), None)
+    version = next((name for name in ("v1", "v1beta1") if minikube.find(f"{group}/{name}/{POLICIES}")), None)
     assert version is not None, "this API server has no mutating policies"
     minikube.request("POST", f"{group}/{version}/{POLICIES}", policy)
     minikube.request("POST", f"{group}/{version}/mutatingadmissionpolicybindings", binding)

@@ -23,12 +23,12 @@ pytestmark = pytest.mark.cluster
 
 
 def test_one_kubeconfig_leads_to_both_clusters(control_plane: ControlPlane, kubeconfig: Path) -> None:
-    shown = {
+    nodes = {
         context: _kubectl(control_plane, "--context", context, "get", "nodes", "-o", "name")
         for context in control_plane.clusters
     }
-    assert shown["minikube"].split() == ["node/minikube"]
-    assert shown["gke"].split() == ["node/gke-gpu-0", "node/gke-gpu-1", "node/gke-gpu-2"]
+    assert nodes["minikube"].split() == ["node/minikube"]
+    assert nodes["gke"].split() == ["node/gke-gpu-0", "node/gke-gpu-1", "node/gke-gpu-2"]
     assert os.environ["KUBECONFIG"] == str(kubeconfig)
 
 

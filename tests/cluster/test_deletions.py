@@ -72,8 +72,8 @@ def test_a_pod_that_holds_its_deployment_is_named(
         code, out, err = in_time(shell, "delete", "prod", "--yes")
         assert (code, f"held by Pod {namespace}/{pod} ({HOLD})" in err) == (7, True)
         assert f"failed    Deployment {namespace}/web: was not gone within 5 s" in out
-        kept = f"/other: `Deployment {namespace}/web`, which goes before it, was not deleted"
-        assert kept in " ".join(out.split())
+        reason = f"/other: `Deployment {namespace}/web`, which goes before it, was not deleted"
+        assert reason in " ".join(out.split())
         assert minikube.find(f"/api/v1/namespaces/{namespace}/configmaps/other") is not None
     assert shell.run("delete", "prod", "--yes")[0] == 0
 
@@ -89,11 +89,11 @@ def test_an_environment_whose_namespace_goes_does_not_work(
     with held(minikube, path):
         minikube.kubectl("delete", "namespace", namespace, "--wait=false")
         minikube.wait_for(
-            f"/api/v1/namespaces/{namespace}", lambda found: HOLD in json.dumps(found.get("status"))
+            f"/api/v1/namespaces/{namespace}", lambda live: HOLD in json.dumps(live.get("status"))
         )
         code, ran = shell.run("status", "prod", "-c", "held")
-        said = " ".join(ran.out.split())
-        assert (code, f"namespace `{namespace}` is terminating" in said, HOLD in said) == (1, True, True)
+        text = " ".join(ran.out.split())
+        assert (code, f"namespace `{namespace}` is terminating" in text, HOLD in text) == (1, True, True)
         code, _, err = in_time(shell, "apply", "prod", "--yes")
         assert (code, f"`Namespace {namespace}`: is being deleted" in err, HOLD in err) == (7, True, True)
 

@@ -46,8 +46,8 @@ def look(stack: Stack, left: str, right: str, **facts: Any) -> CompareResult:
     return compare_environments(stack.target(**facts), read_side(left), read_side(right), opener=stack.opener)
 
 
-def different(found: Any) -> dict[str, str]:
-    return {row.name: row.action for row in found.objects if row.action != "unchanged"}
+def different(result: Any) -> dict[str, str]:
+    return {row.name: row.action for row in result.objects if row.action != "unchanged"}
 
 
 def test_objects_without_namespace_and_in_others_are_included(

@@ -46,34 +46,34 @@ def look(stack: Stack, **facts: Any) -> DriftResult:
     return find_drift(stack.target(**facts), opener=stack.opener)
 
 
-def rows(found: DriftResult) -> dict[str, DriftRow]:
-    return {row.object.split()[0]: row for row in found.objects if row.state != "same"}
+def rows(drift: DriftResult) -> dict[str, DriftRow]:
+    return {row.object.split()[0]: row for row in drift.objects if row.state != "same"}
 
 
-def only(found: DriftResult) -> Difference:
-    (row,) = rows(found).values()
-    (one,) = row.differences
-    return one
+def only(drift: DriftResult) -> Difference:
+    (row,) = rows(drift).values()
+    (difference,) = row.differences
+    return difference
 
 
 def test_kubectl_scale(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     minikube.kubectl("scale", "deployment/web", "--replicas=5", "-n", namespace)
-    one = only(look(stack))
-    assert (one.path, one.live, one.wanted) == ("spec.replicas", 5, 2)
-    assert (one.cause, one.manager, one.subresource) == ("person", "kubectl", "scale")
-    assert one.time == ""  # the server keeps none for what is written through `scale`
+    field = only(look(stack))
+    assert (field.path, field.live, field.wanted) == ("spec.replicas", 5, 2)
+    assert (field.cause, field.manager, field.subresource) == ("person", "kubectl", "scale")
+    assert field.time == ""  # the server keeps none for what is written through `scale`
 
 
 def test_kubectl_set_image(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     minikube.kubectl("set", "image", "deployment/web", "main=nginx:1.99", "-n", namespace)
-    one = only(look(stack))
-    assert (one.path, one.live, one.wanted) == (
+    field = only(look(stack))
+    assert (field.path, field.live, field.wanted) == (
         "spec.template.spec.containers[main].image",
         "nginx:1.99",
         "nginx:1.27",
     )
-    assert (one.cause, one.manager) == ("person", "kubectl-set")
-    assert one.time.startswith("20")
+    assert (field.cause, field.manager) == ("person", "kubectl-set")
+    assert field.time.startswith("20")
 
 
 def test_kubectl_label(stack: Stack, minikube: TestCluster, namespace: str) -> None:
@@ -81,8 +81,8 @@ def test_kubectl_label(stack: Stack, minikube: TestCluster, namespace: str) -> N
     minikube.kubectl(*label, "team=red")
     assert look(stack).ok
     minikube.kubectl(*label, "mlstack.dev/component=other")
-    one = only(look(stack))
-    assert (one.path, one.live, one.wanted, one.manager) == (
+    field = only(look(stack))
+    assert (field.path, field.live, field.wanted, field.manager) == (
         'metadata.labels["mlstack.dev/component"]',
         "other",
         "web",
@@ -95,15 +95,15 @@ def test_kubectl_edit(
 ) -> None:
     monkeypatch.setenv("KUBE_EDITOR", f"sed -i {shlex.quote('s/  a: .*/  a: edited/; /^  b: /d')}")
     minikube.kubectl("edit", "configmap", "settings", "-n", namespace)
-    found = {one.path: one for one in rows(look(stack))["ConfigMap"].differences}
-    assert found.keys() == {"data.a", "data.b"}
-    assert (found["data.a"].live, found["data.a"].cause, found["data.a"].manager) == (
+    fields = {field.path: field for field in rows(look(stack))["ConfigMap"].differences}
+    assert fields.keys() == {"data.a", "data.b"}
+    assert (fields["data.a"].live, fields["data.a"].cause, fields["data.a"].manager) == (
         "edited",
         "person",
         "kubectl-edit",
     )
     # The server keeps no record of who took a field away; only one has written since.
-    assert (found["data.b"].action, found["data.b"].manager, found["data.b"].sure) == (
+    assert (fields["data.b"].action, fields["data.b"].manager, fields["data.b"].sure) == (
         "removed",
         "kubectl-edit",
         False,
@@ -113,22 +113,22 @@ def test_kubectl_edit(
 def test_a_field_that_is_taken_away_alone(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     patch = json.dumps([{"op": "remove", "path": "/spec/template/spec/containers/0/env/0"}])
     minikube.kubectl("patch", "deployment", "web", "-n", namespace, "--type=json", "-p", patch)
-    one = only(look(stack))
-    assert (one.path, one.action) == ("spec.template.spec.containers[main].env[A]", "removed")
-    assert one.wanted == {"name": "A", "value": "1"}
-    assert (one.cause, one.manager) == ("unknown", "")  # the server keeps no record of it
+    field = only(look(stack))
+    assert (field.path, field.action) == ("spec.template.spec.containers[main].env[A]", "removed")
+    assert field.wanted == {"name": "A", "value": "1"}
+    assert (field.cause, field.manager) == ("unknown", "")  # the server keeps no record of it
 
 
 def test_a_list_item_that_was_changed_in_its_key(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     patch = json.dumps([{"op": "replace", "path": "/spec/ports/0/port", "value": 85}])
     minikube.kubectl("patch", "service", "web", "-n", namespace, "--type=json", "-p", patch)
-    found = rows(look(stack))["Service"].differences
-    assert {(one.path, one.action, one.manager) for one in found} == {
+    fields = rows(look(stack))["Service"].differences
+    assert {(field.path, field.action, field.manager) for field in fields} == {
         ("spec.ports[80,TCP]", "removed", "kubectl-patch"),
         ("spec.ports[85,TCP]", "added", "kubectl-patch"),
     }
     (row,) = (row for row in stack.diff().objects if row.fields)
-    assert {one.path for one in row.fields} == {one.path for one in found}
+    assert {field.path for field in row.fields} == {field.path for field in fields}
 
 
 def test_kubectl_apply_of_a_changed_copy(stack: Stack, minikube: TestCluster, namespace: str) -> None:
@@ -137,8 +137,8 @@ def test_kubectl_apply_of_a_changed_copy(stack: Stack, minikube: TestCluster, na
     changed["data"]["a"] = "applied"
     changed["metadata"].pop("managedFields", None)
     minikube.kubectl("apply", "-f", "-", "-n", namespace, input=json.dumps(changed))
-    one = only(look(stack))
-    assert (one.path, one.cause, one.manager) == ("data.a", "person", "kubectl-client-side-apply")
+    field = only(look(stack))
+    assert (field.path, field.cause, field.manager) == ("data.a", "person", "kubectl-client-side-apply")
 
 
 def test_what_controllers_make_of_ours_is_no_extra(
@@ -148,7 +148,7 @@ def test_what_controllers_make_of_ours_is_no_extra(
     minikube.wait_for(f"/api/v1/namespaces/{namespace}/endpoints/web")
     minikube.wait_for(
         f"/apis/apps/v1/namespaces/{namespace}/deployments/web",
-        lambda found: found["status"].get("readyReplicas") == 2,
+        lambda live: live["status"].get("readyReplicas") == 2,
     )
     assert look(stack).ok
 
@@ -157,14 +157,14 @@ def test_looking_writes_nothing(stack: Stack, minikube: TestCluster, namespace: 
     minikube.kubectl("scale", "deployment/web", "--replicas=0", "-n", namespace)
     minikube.wait_for(
         f"/apis/apps/v1/namespaces/{namespace}/deployments/web",
-        lambda found: found["status"].get("observedGeneration") == found["metadata"]["generation"]
-        and not found["status"].get("replicas"),
+        lambda live: live["status"].get("observedGeneration") == live["metadata"]["generation"]
+        and not live["status"].get("replicas"),
     )
     where = f"/api/v1/namespaces/{namespace}"
     kinds = [f"{where}/configmaps", f"{where}/secrets", f"{where}/services"]
-    before = [minikube.request("GET", each) for each in kinds]
+    before = [minikube.request("GET", kind) for kind in kinds]
     look(stack)
-    assert [each["items"] for each in before] == [minikube.request("GET", each)["items"] for each in kinds]
+    assert [page["items"] for page in before] == [minikube.request("GET", kind)["items"] for kind in kinds]
 
 
 def test_without_the_right_to_read_the_history_it_is_said(
@@ -178,9 +178,9 @@ def test_without_the_right_to_read_the_history_it_is_said(
     can_i = ("auth", "can-i", "get", "configmaps", "-n", namespace)
     wait_until(lambda: minikube.kubectl(*can_i, user=user, check=False).returncode == 0, what="rights")
     minikube.kubectl("patch", "configmap", "settings", "-n", namespace, "-p", '{"data": {"a": null}}')
-    found = look(stack)
-    assert any("what was applied last cannot be read" in note for note in found.notes)
-    (unseen,) = [note for note in found.notes if "no right to list" in note]  # told once, and not at length
+    drift = look(stack)
+    assert any("what was applied last cannot be read" in note for note in drift.notes)
+    (unseen,) = [note for note in drift.notes if "no right to list" in note]  # told once, and not at length
     assert unseen.endswith("more kinds: such objects may be missed") and len(unseen) < 250
 
 
@@ -200,8 +200,8 @@ def patched(kubectl: Callable[..., None], what: str, **content: Any) -> None:
 def live_of(cluster: TestCluster, namespace: str, what: str) -> dict[str, Any]:
     kind, name = what.split("/")
     group = "apis/apps/v1" if kind == "deployments" else "api/v1"
-    found: dict[str, Any] = cluster.request("GET", f"/{group}/namespaces/{namespace}/{kind}/{name}")
-    return found
+    live: dict[str, Any] = cluster.request("GET", f"/{group}/namespaces/{namespace}/{kind}/{name}")
+    return live
 
 
 def meddle(kubectl: Callable[..., None]) -> None:
@@ -233,8 +233,8 @@ ADDED = {
 
 
 def contents(minikube: TestCluster, namespace: str) -> list[Any]:
-    found = [live_of(minikube, namespace, where) for where in WHERE]
-    return [{key: one.get(key) for key in ("spec", "data", "binaryData")} for one in found]
+    objects = [live_of(minikube, namespace, where) for where in WHERE]
+    return [{key: obj.get(key) for key in ("spec", "data", "binaryData")} for obj in objects]
 
 
 def test_what_people_add_is_shown_with_manager_and_time_and_goes(
@@ -242,19 +242,19 @@ def test_what_people_add_is_shown_with_manager_and_time_and_goes(
 ) -> None:
     before = contents(minikube, namespace)
     meddle(kubectl)
-    found = [one for row in rows(look(stack)).values() for one in row.differences]
-    assert {one.path for one in found} >= ADDED - {"spec.sessionAffinity"}
-    assert {(one.cause, one.manager) for one in found} == {
+    fields = [field for row in rows(look(stack)).values() for field in row.differences]
+    assert {field.path for field in fields} >= ADDED - {"spec.sessionAffinity"}
+    assert {(field.cause, field.manager) for field in fields} == {
         ("person", "kubectl-patch"),
         ("person", "kubectl-set"),
     }
-    assert all(one.time.startswith("20") for one in found)
+    assert all(field.time.startswith("20") for field in fields)
     report = stack.diff()
     assert report.counts == {"update": 4}
-    assert {one.path for row in report.objects for one in row.fields} >= ADDED
+    assert {field.path for row in report.objects for field in row.fields} >= ADDED
     notes = [row.notes[0] for row in report.objects if row.notes]
     assert all("removes" in note and " UTC and no file has" in note for note in notes), notes
-    assert not any(word in repr((found, report)) for word in ("loud", "bG91ZA"))
+    assert not any(word in repr((fields, report)) for word in ("loud", "bG91ZA"))
     stack.apply(keep_foreign_fields=True)
     assert contents(minikube, namespace) != before
     assert not look(stack).ok
@@ -297,7 +297,7 @@ def test_a_service_that_a_person_opened_is_closed_again(
     before = live_of(minikube, namespace, "services/web")["spec"]
     port = {"name": "ssh", "port": 22, "nodePort": 30022}
     patched(kubectl, "service/web", spec={"type": "NodePort", "ports": [port]})
-    assert {one.path for one in rows(look(stack))["Service"].differences} >= {
+    assert {field.path for field in rows(look(stack))["Service"].differences} >= {
         "spec.ports[22,TCP]",
         "spec.type",
     }
@@ -328,11 +328,11 @@ def test_labels_and_annotations_of_people_stay_and_are_told_once(
     kubectl("label", "deployment/web", "team=red")
     kubectl("annotate", "secret/keys", "owner=me")
     kubectl("rollout", "restart", "deployment/web")
-    kept = [live_of(minikube, namespace, where)["metadata"] for where in ("deployments/web", "secrets/keys")]
+    metas = [live_of(minikube, namespace, where)["metadata"] for where in ("deployments/web", "secrets/keys")]
     pod = live_of(minikube, namespace, "deployments/web")["spec"]["template"]
-    for found in (look(stack), stack.diff()):
-        assert found.ok
-        (note,) = found.notes
+    for result in (look(stack), stack.diff()):
+        assert result.ok
+        (note,) = result.notes
         assert all(
             word in note for word in ("labels.team", "annotations.owner", "restartedAt", "kubectl-label")
         )
@@ -341,9 +341,9 @@ def test_labels_and_annotations_of_people_stay_and_are_told_once(
     assert "labels and annotations that people added stay" in note
     assert stack.apply().counts == {"unchanged": 4}
     assert (stack.notes, look(stack).notes, stack.diff().notes) == ([], (), ())
-    found = live_of(minikube, namespace, "deployments/web")
-    assert (found["metadata"]["labels"], found["spec"]["template"]) == (kept[0]["labels"], pod)
-    assert live_of(minikube, namespace, "secrets/keys")["metadata"] == kept[1]
+    live = live_of(minikube, namespace, "deployments/web")
+    assert (live["metadata"]["labels"], live["spec"]["template"]) == (metas[0]["labels"], pod)
+    assert live_of(minikube, namespace, "secrets/keys")["metadata"] == metas[1]
 
 
 @pytest.mark.parametrize("how", ["annotation", "rule"])
@@ -351,10 +351,10 @@ def test_fields_of_people_are_kept_where_the_app_says_so(
     stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None], how: str
 ) -> None:
     paths = ("data.more", "data.also")
-    found = objects()
+    manifests = objects()
     if how == "annotation":
-        found[0]["metadata"]["annotations"] = {"mlstack.dev/ignore-fields": ", ".join(paths)}
-        stack.write("web", *found)
+        manifests[0]["metadata"]["annotations"] = {"mlstack.dev/ignore-fields": ", ".join(paths)}
+        stack.write("web", *manifests)
     else:
         rules = "".join(f"  - {{path: {path}, manager: kubectl*, take: theirs}}\n" for path in paths)
         text = (stack.root / "app.yaml").read_text()
@@ -376,9 +376,9 @@ def test_what_people_add_with_kubectl_apply_goes_from_what_we_made(
     more = deployment(replicas=2, env=[{"name": "A", "value": "1"}, {"name": "X", "value": "9"}])
     more["spec"]["template"]["spec"]["hostNetwork"] = True
     kubectl("apply", *flags, "-f", "-", input=json.dumps(more))
-    found = {one.path: one.manager for one in rows(look(stack))["Deployment"].differences}
+    managers = {field.path: field.manager for field in rows(look(stack))["Deployment"].differences}
     manager = "kubectl" if flags else "kubectl-client-side-apply"
-    assert found == {
+    assert managers == {
         "spec.template.spec.hostNetwork": manager,
         "spec.template.spec.containers[main].env[X]": manager,
     }
@@ -410,7 +410,7 @@ def test_what_cannot_be_taken_away_is_told_before_anything_is_written(
     patched(kubectl, "configmap/settings", immutable=True)
     assert only(look(stack)).path == "immutable"
     (row,) = [row for row in stack.diff().objects if row.fields]
-    assert [one.path for one in row.fields] == ["immutable"]
+    assert [field.path for field in row.fields] == ["immutable"]
     assert "cannot change while the object exists" in row.refused[0]
     assert "mlstack.dev/recreate" in row.hint
     settings = objects()[0]
@@ -455,7 +455,7 @@ def test_a_plan_and_a_rollback_take_away_what_people_added(
 def without_empty(value: Any) -> Any:
     """Leave out empty maps; the server itself drops one that was filled and emptied."""
     if not isinstance(value, dict):
-        return [without_empty(one) for one in value] if isinstance(value, list) else value
+        return [without_empty(item) for item in value] if isinstance(value, list) else value
     return {key: without_empty(inner) for key, inner in value.items() if inner != {}}
 
 
@@ -474,8 +474,8 @@ def test_what_a_person_puts_into_an_empty_map_of_ours_goes(
     pod = {"spec": {"containers": [main], **root}}
     strategy = {"type": "Recreate", "rollingUpdate": None}
     patched(kubectl, "deployment/bare", spec={"strategy": strategy, "template": pod})
-    found = rows(look(stack))["Deployment"].differences
-    assert {one.path: (one.cause, one.manager) for one in found} == dict.fromkeys(
+    fields = rows(look(stack))["Deployment"].differences
+    assert {field.path: (field.cause, field.manager) for field in fields} == dict.fromkeys(
         (
             "spec.strategy.type",
             "spec.template.spec.containers[main].resources.limits",
@@ -503,7 +503,7 @@ def test_a_custom_resource_is_put_back_as_the_files_say(
         words = ("patch", f"widgets.{group}", "one", "-n", namespace, "--type=merge", "-p", json.dumps(edit))
         minikube.kubectl(*words)
         (row,) = rows(look(stack)).values()
-        assert {one.path for one in row.differences} == {"spec.more", "spec.empty.x", "spec.tags"}
+        assert {field.path for field in row.differences} == {"spec.more", "spec.empty.x", "spec.tags"}
         stack.apply()
         live = minikube.request("GET", f"/apis/{group}/v1/namespaces/{namespace}/widgets/one")
         assert live["spec"] == spec
@@ -523,7 +523,7 @@ def test_what_the_files_take_in_of_what_a_person_added_is_as_they_say(
     wanted[3]["spec"]["template"]["spec"]["containers"].append(side)
     stack.write("web", *wanted)
     (row,) = [row for row in stack.diff().objects if row.fields]
-    assert [one.path for one in row.fields] == ["spec.template.spec.containers[side].securityContext"]
+    assert [field.path for field in row.fields] == ["spec.template.spec.containers[side].securityContext"]
     stack.apply()
     opener, counted = stack.opener, []
     stack.opener = lambda context: counted.append(Counted(opener(context))) or counted[-1]

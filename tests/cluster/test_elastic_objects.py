@@ -66,10 +66,10 @@ def namespace(gke: TestCluster) -> Iterator[str]:
 
 def put(data: Mapping[str, Any], namespace: str, **metadata: Any) -> dict[str, Any]:
     """Give an object with its namespace."""
-    found = deepcopy(dict(data))
-    found["metadata"] = {**found["metadata"], "namespace": namespace, **metadata}
-    found["metadata"].pop("uid", None)
-    return found
+    job = deepcopy(dict(data))
+    job["metadata"] = {**job["metadata"], "namespace": namespace, **metadata}
+    job["metadata"].pop("uid", None)
+    return job
 
 
 def path(namespace: str, name: str = "") -> str:
@@ -147,9 +147,9 @@ def test_a_manifest_is_accepted_and_read_back_whole(
 ) -> None:
     wanted = put(data, namespace)
     assert create(gke, wanted) == []
-    found = read(gke, data["metadata"]["name"], namespace)
-    assert found["spec"] == wanted["spec"]
-    assert training_job.parse(found).warnings == training_job.parse(wanted).warnings
+    live = read(gke, data["metadata"]["name"], namespace)
+    assert live["spec"] == wanted["spec"]
+    assert training_job.parse(live).warnings == training_job.parse(wanted).warnings
 
 
 def changed(**paths: Any) -> dict[str, Any]:
@@ -364,19 +364,19 @@ def test_a_maximum_in_camel_case_is_not_scaled_and_the_answer_says_why(
     gke: TestCluster, namespace: str
 ) -> None:
     create(gke, put(in_camel_case(edl_job()), namespace))
-    said = gke.kubectl("scale", "tj/example", "-n", namespace, "--replicas=5", check=False)
-    assert said.returncode == 1
-    assert "`kubectl scale` needs max-instance instead of maxInstance" in said.stderr
+    ran = gke.kubectl("scale", "tj/example", "-n", namespace, "--replicas=5", check=False)
+    assert ran.returncode == 1
+    assert "`kubectl scale` needs max-instance instead of maxInstance" in ran.stderr
     assert read(gke, "example", namespace)["spec"] == in_camel_case(edl_job())["spec"]
 
 
 def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, namespace: str) -> None:
     create(gke, put(edl_job(), namespace))
-    told = {
+    status = {
         "trainer": {"replicas": 4},
         "selector": "mlstack.dev/training-job=example,mlstack.dev/role=trainer",
     }
-    patch(gke, namespace, {"status": told}, part="/status")
+    patch(gke, namespace, {"status": status}, part="/status")
     gke.kubectl("scale", "tj/example", "-n", namespace, "--replicas=5", "--current-replicas=10")
     assert read(gke, "example", namespace)["spec"]["trainer"]["max-instance"] == 5
     scale = gke.find(f"/apis/paddlepaddle.org/v1/namespaces/{namespace}/trainingjobs/example/scale")
@@ -392,9 +392,9 @@ def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, nam
 def test_scaling_below_the_minimum_is_refused(
     gke: TestCluster, running: Mapping[Spelled, str], replicas: str, reason: str
 ) -> None:
-    said = gke.kubectl("scale", f"tj/{running[dict]}", f"--replicas={replicas}", check=False)
-    assert said.returncode == 1
-    assert reason in said.stderr
+    ran = gke.kubectl("scale", f"tj/{running[dict]}", f"--replicas={replicas}", check=False)
+    assert ran.returncode == 1
+    assert reason in ran.stderr
 
 
 @SPELLED
@@ -421,9 +421,9 @@ def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str,
         job=whole.key, target=3, is_admitted=True, hints={}, reasons=(Reason(cause="admitted", text="room"),)
     )
     context = JobContext(job=whole, pods=list(map(parse_pod, trainers)), record=record)
-    found = status.build_status(context, decision, Priority(), 1_800_000_000_000)
-    patch(gke, namespace, {"status": found}, part="/status")
-    assert read(gke, "example", namespace)["status"] == found
+    written = status.build_status(context, decision, Priority(), 1_800_000_000_000)
+    patch(gke, namespace, {"status": written}, part="/status")
+    assert read(gke, "example", namespace)["status"] == written
     table = gke.kubectl("get", "tj", "-n", namespace).stdout.splitlines()
     assert table[0].split()[:7] == ["NAME", "PHASE", "DESIRED", "READY", "MIN", "MAX", "FULFILMENT"]
     assert table[1].split()[:7] == ["example", "Running", "3", "3", "2", "10", "12%"]
@@ -439,10 +439,10 @@ def test_children_are_admitted_where_pods_are_restricted(
     create(gke, put(data, namespace))
     job = training_job.parse(read(gke, data["metadata"]["name"], namespace))
     objects = [*children.supporting(job, hints={}, transitions=1), children.trainer(job, 0, node="n1")]
-    text = "\n---\n".join(json.dumps(each) for each in objects)
-    said = gke.kubectl("apply", "--server-side", "--dry-run=server", *STRICT, input=text)
-    assert said.stderr == ""
-    assert len(said.stdout.splitlines()) == len(objects)
+    text = "\n---\n".join(json.dumps(obj) for obj in objects)
+    ran = gke.kubectl("apply", "--server-side", "--dry-run=server", *STRICT, input=text)
+    assert ran.stderr == ""
+    assert len(ran.stdout.splitlines()) == len(objects)
 
 
 @pytest.mark.parametrize("name", ["example", "n" * 52], ids=["short", "longest"])
@@ -450,11 +450,11 @@ def test_servers_come_up_and_go_with_their_job(gke: TestCluster, namespace: str,
     create(gke, put(edl_job(name), namespace))
     job = training_job.parse(read(gke, name, namespace))
     objects = [*children.supporting(job, hints={}), children.trainer(job, 0)]
-    text = "\n---\n".join(json.dumps(each) for each in objects)
+    text = "\n---\n".join(json.dumps(obj) for obj in objects)
     gke.kubectl("apply", "--server-side", *STRICT, input=text)
     pods = f"/api/v1/namespaces/{namespace}/pods"
-    found = gke.wait_for(pods, lambda listed: len(listed["items"]) == 4)
-    names = {each["metadata"]["name"] for each in found["items"]}
+    listed = gke.wait_for(pods, lambda listed: len(listed["items"]) == 4)
+    names = {pod["metadata"]["name"] for pod in listed["items"]}
     assert training_job.trainer_name(name, 0) in names
     assert f"{training_job.role_name(name, 'pserver')}-1" in names
     gke.kubectl("delete", "tj", name, "-n", namespace)
@@ -467,11 +467,11 @@ def test_a_drain_leaves_the_minimum_of_trainers(gke: TestCluster, namespace: str
     create(gke, put(small_job(minimum=2, maximum=3), namespace))
     job = training_job.parse(read(gke, "small", namespace))
     objects = [*children.supporting(job, hints={}), *(children.trainer(job, index) for index in range(3))]
-    text = "\n---\n".join(json.dumps(each) for each in objects)
+    text = "\n---\n".join(json.dumps(obj) for obj in objects)
     gke.kubectl("apply", "--server-side", *STRICT, input=text)
     budget = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/small-trainer"
-    found = gke.wait_for(budget, lambda each: (each.get("status") or {}).get("currentHealthy") == 3)
-    assert found["status"]["disruptionsAllowed"] == 1
+    live = gke.wait_for(budget, lambda obj: (obj.get("status") or {}).get("currentHealthy") == 3)
+    assert live["status"]["disruptionsAllowed"] == 1
 
 
 def app_with(root: Path, namespace: str, **params: Any) -> AppDir:
@@ -562,9 +562,9 @@ def test_people_have_rights_to_jobs_by_the_roles_of_kubernetes(
 ) -> None:
     gke.kubectl("create", "rolebinding", "ada", f"--clusterrole={role}", "--user=ada", "-n", namespace)
 
-    def said() -> bool:
+    def is_answered() -> bool:
         asked = ("auth", "can-i", verb, resource, "--as=ada", "-n", namespace)
         return gke.kubectl(*asked, check=False).stdout.strip() == answer
 
     # A controller of the cluster joins the roles, in its own time.
-    wait_until(said, what=f"{role} may {verb}: {answer}", timeout_s=20)
+    wait_until(is_answered, what=f"{role} may {verb}: {answer}", timeout_s=20)

@@ -21,8 +21,8 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Typed:
-    made = small_app(tmp_path)
-    monkeypatch.chdir(made.root)
+    app = small_app(tmp_path)
+    monkeypatch.chdir(app.root)
     run = Typed(capsys)
     run("generate web front --image nginx")
     run("generate web back --image nginx")
@@ -36,8 +36,8 @@ def test_a_snapshot_tells_version_kinds_and_nodes(run: Typed, gke: TestCluster, 
     gke.request("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
     taken = run("env snapshot gke")
     assert (taken["version"].startswith("v1."), taken["gpus"] >= 6, taken["quotas"]) == (True, True, 1)
-    kept = json.loads(Path("environments/gke/cluster.json").read_text())
-    assert "Deployment" in kept["apis"]["apps/v1"]
+    snapshot = json.loads(Path("environments/gke/cluster.json").read_text())
+    assert "Deployment" in snapshot["apis"]["apps/v1"]
     assert run("env snapshot gke --check")["ok"]
     assert run("validate gke")["ok"]
     run("doctor gke")
@@ -86,11 +86,11 @@ def configured(app: Path, level: str, key: str) -> None:
 
 def generations(cluster: TestCluster, namespace: str) -> dict[str, int]:
     """Give how often the specification of each workload has changed."""
-    found = {}
+    numbers = {}
     for name, (kind, _, _) in ROWS.items():
         path = f"/apis/apps/v1/namespaces/{namespace}/{kind.lower()}s/{name}"
-        found[name] = cluster.find(path)["metadata"]["generation"]
-    return found
+        numbers[name] = cluster.find(path)["metadata"]["generation"]
+    return numbers
 
 
 def test_a_changed_setting_restarts_exactly_what_reads_it(

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.cluster
 
 
 def secrets(cluster: TestCluster, namespace: str) -> list[str]:
-    found = cluster.request("GET", f"/api/v1/namespaces/{namespace}/secrets")["items"]
-    return sorted(item["metadata"]["name"] for item in found if item["type"] == "mlstack.dev/history")
+    items = cluster.request("GET", f"/api/v1/namespaces/{namespace}/secrets")["items"]
+    return sorted(item["metadata"]["name"] for item in items if item["type"] == "mlstack.dev/history")
 
 
 def claim(size: str = "1Gi") -> dict[str, Any]:
@@ -54,11 +54,11 @@ def test_what_was_applied_comes_back_and_what_came_later_goes_but_for_claims(
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
     assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 1
     minikube.wait_until_gone(path(namespace, "configmaps", "later"))
-    kept = minikube.request("GET", path(namespace, "persistentvolumeclaims", "data"))["metadata"]
-    assert kept["uid"] == uid
-    assert "deletionTimestamp" not in kept
-    told = [(one.number, one.who, one.what, one.result) for one in stack.revisions()]
-    assert told == [
+    metadata = minikube.request("GET", path(namespace, "persistentvolumeclaims", "data"))["metadata"]
+    assert metadata["uid"] == uid
+    assert "deletionTimestamp" not in metadata
+    rows = [(revision.number, revision.who, revision.what, revision.result) for revision in stack.revisions()]
+    assert rows == [
         (3, "ada@laptop", "rollback to 1", "done"),
         (2, "bob@desk", "apply", "done"),
         (1, "ada@laptop", "apply", "done"),
@@ -74,8 +74,8 @@ def test_a_set_larger_than_a_secret_is_kept_and_comes_back(
     assert secrets(minikube, namespace) == [name, f"{name}.2", f"{name}.3"]
     stack.deploy("big", *(incompressible(f"big-{number}", number + 100) for number in range(5)))
     stack.rollback(1)
-    found = minikube.request("GET", path(namespace, "configmaps", "big-3"))["data"]["noise"]
-    assert found == incompressible("big-3", 3)["data"]["noise"]
+    noise = minikube.request("GET", path(namespace, "configmaps", "big-3"))["data"]["noise"]
+    assert noise == incompressible("big-3", 3)["data"]["noise"]
 
 
 def test_a_run_killed_while_it_writes_its_revision_leaves_nothing_behind(
@@ -89,15 +89,15 @@ def test_a_run_killed_while_it_writes_its_revision_leaves_nothing_behind(
         begun = partial(_more_secrets, minikube, namespace, len(there))
         wait_until(begun, what="the first Secret of a revision", timeout_s=60)
         killed.kill()
-        offered = [one.number for one in stack.revisions()]
+        offered = [revision.number for revision in stack.revisions()]
         status, ran = shell.run("apply", "minikube", "--yes")
         assert status == 0, ran.err
         newest = stack.revisions()[0]
         assert newest.number >= max(offered, default=0)
-        found = show_revision(stack.target(), opener=stack.opener).objects
-        noise = {one.manifest["metadata"]["name"]: one.manifest["data"]["noise"] for one in found}
+        objects = show_revision(stack.target(), opener=stack.opener).objects
+        noise = {obj.manifest["metadata"]["name"]: obj.manifest["data"]["noise"] for obj in objects}
         assert noise["big-3"] == incompressible("big-3", 10 * seed + 3)["data"]["noise"]
-        assert len(secrets(minikube, namespace)) == sum(one.parts for one in stack.revisions())
+        assert len(secrets(minikube, namespace)) == sum(revision.parts for revision in stack.revisions())
 
 
 def _more_secrets(cluster: TestCluster, namespace: str, there: int) -> bool | None:
@@ -115,11 +115,11 @@ def test_a_run_ended_by_a_signal_says_in_the_history_how_far_it_came(
         assert started.end() == 143
         code, listed = shell.run("history", "minikube")
         assert code == 0
-        found = re.search(r"interrupted: (\d+) of 200 changes", listed.out)
-        assert found is not None, listed.out
-        assert 5 <= int(found[1]) < 200
+        match = re.search(r"interrupted: (\d+) of 200 changes", listed.out)
+        assert match is not None, listed.out
+        assert 5 <= int(match[1]) < 200
         assert shell.run("apply", "minikube", "--yes")[0] == 0
-        assert [one.result for one in stack.revisions()] == ["done", "interrupted"]
+        assert [revision.result for revision in stack.revisions()] == ["done", "interrupted"]
         held = path(namespace, "configmaps", "c100")
         _patch(minikube, held, {"metadata": {"finalizers": ["example.com/held"]}})
         deleting = shell.start("delete", "minikube", "--yes")
@@ -177,7 +177,7 @@ def test_the_command_goes_back_by_itself_and_still_fails(
     assert minikube.find(path(namespace, "persistentvolumeclaims", "data")) is not None
     status, ran = shell.run("history", "minikube", "-o", "name")
     assert (status, ran.out.split()) == (0, ["3", "2", "1"])
-    assert [one.result for one in stack.revisions()] == ["done", result, "done"]
+    assert [revision.result for revision in stack.revisions()] == ["done", result, "done"]
 
 
 def test_a_definition_loses_fields_again_only_where_that_is_allowed(

@@ -49,7 +49,7 @@ def deploy(tmp_path: Path, gke: TestCluster, namespace: str, start_hub: StartHub
         components = {"core": ("kubeflow/core/kubeflow-core", {**HUB_ALONE, **params})}
         app = examples.write_app(tmp_path / "app", components)
         objects = render.load(app, "gke", namespace=namespace).objects
-        text = write.to_yaml_documents(each.data for each in objects)
+        text = write.to_yaml_documents(obj.data for obj in objects)
         gke.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=text)
         config = gke.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/jupyterhub-config")["data"]
         file = write_files(tmp_path / "etc", config, secret or {}, also)
@@ -99,7 +99,7 @@ def test_a_notebook_has_the_claim_image_and_guarantees_asked_for(
     assert container["resources"]["requests"] == {"cpu": "250m", "memory": "536870912"}
     assert claim["spec"]["resources"]["requests"] == {"storage": "3Gi"}
     assert claim["spec"]["storageClassName"] == "standard-rwo"
-    assert {each["mountPath"]: each["name"] for each in container["volumeMounts"]} == {"/home/jovyan": "home"}
+    assert {item["mountPath"]: item["name"] for item in container["volumeMounts"]} == {"/home/jovyan": "home"}
     assert pod["spec"]["volumes"] == [{"name": "home", "persistentVolumeClaim": {"claimName": "claim-ada"}}]
     assert pod["spec"]["securityContext"] == {"fsGroup": 100}
     assert (container["securityContext"]["runAsUser"], container["securityContext"]["runAsGroup"]) == (
@@ -118,7 +118,7 @@ def test_the_form_gives_another_image_and_gpus(gke: TestCluster, namespace: str,
     assert container["image"] == "quay.io/jupyter/pytorch-notebook:2026-08-07"
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "2"}
     assert pod["spec"]["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-l4"}
-    assert {each["mountPath"] for each in container["volumeMounts"]} == {
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {
         *("/home/jovyan", "/mnt/datasets", "/secret/gcp-credentials")
     }
 
@@ -137,7 +137,7 @@ def test_a_notebook_finds_the_hub_and_its_home_outlives_it_and_its_user(
         pod = spawned(gke, namespace, hub)
         hub.request("DELETE", "/users/ada/server")
         gke.wait_until_gone(f"/api/v1/namespaces/{namespace}/pods/jupyter-ada")
-    environment = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+    environment = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]}
     assert environment["JUPYTERHUB_API_URL"] == f"http://tf-hub-0.{namespace}:8081/hub/api"
     assert environment["JUPYTERHUB_DEFAULT_URL"] == "/lab"
     for name in ("tf-hub-0", "tf-hub-lb"):  # it is no hub itself
@@ -218,8 +218,8 @@ def test_the_identity_aware_proxy_is_believed_only_with_its_signature(
     with web_server(served) as address:
         also = f"get_config().IapAuthenticator.keys_url = '{address}/keys.json'"
         hub = deploy(also=also, jupyterHubAllowedUsers=["ada@example.org"], **IAP)
-        seen = {name: status_of_login(hub, token) for name, token in tokens.items()}
-    assert seen == {name: 200 if name == "good" else 401 for name in tokens}
+        codes = {name: status_of_login(hub, token) for name, token in tokens.items()}
+    assert codes == {name: 200 if name == "good" else 401 for name in tokens}
 
 
 class _Quiet(SimpleHTTPRequestHandler):

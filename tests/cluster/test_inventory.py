@@ -45,8 +45,8 @@ def kubectl_applyset(
 ) -> tuple[int, str]:
     monkeypatch.setenv("KUBECTL_APPLYSET", "true")
     words = ("apply", "-n", namespace, "--prune", f"--applyset=configmap/{NAME}", "-f", "-")
-    found = cluster.kubectl(*words, input=text, check=False)
-    return found.returncode, found.stdout + found.stderr
+    done = cluster.kubectl(*words, input=text, check=False)
+    return done.returncode, done.stdout + done.stderr
 
 
 PLAIN = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "1"}}'
@@ -56,9 +56,9 @@ def test_kubectl_leaves_our_set_to_us(
     stack: Stack, minikube: TestCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.deploy("a", config_map("one"), config_map("two"), secret("three", a="b"))
-    status, said = kubectl_applyset(minikube, namespace, PLAIN, monkeypatch)
+    status, output = kubectl_applyset(minikube, namespace, PLAIN, monkeypatch)
     assert status != 0
-    assert 'is managed by tooling "mlstack" instead of "kubectl"' in said
+    assert 'is managed by tooling "mlstack" instead of "kubectl"' in output
     assert minikube.find(path(namespace, "two"))
 
 
@@ -71,9 +71,9 @@ def test_kubectl_can_work_with_our_set(
     minikube.kubectl(
         "annotate", "configmap", NAME, "-n", namespace, "--overwrite", f"{inventory.TOOLING}=kubectl/v1.32.0"
     )
-    status, said = kubectl_applyset(minikube, namespace, PLAIN, monkeypatch)
-    assert status == 0, said
-    assert sorted(line for line in said.splitlines() if line.endswith(" pruned")) == [
+    status, output = kubectl_applyset(minikube, namespace, PLAIN, monkeypatch)
+    assert status == 0, output
+    assert sorted(line for line in output.splitlines() if line.endswith(" pruned")) == [
         "configmap/two pruned",
         "deployment.apps/web pruned",
         "secret/three pruned",
@@ -119,7 +119,7 @@ def test_three_of_three_hundred_go_and_nothing_else(
     everything = [config_map(f"c{number:03}", n=str(number)) for number in range(300)]
     stack.deploy("a", *everything)
     before = versions(minikube, namespace)
-    stack.write("a", *(one for one in everything if one["metadata"]["name"] not in ("c007", "c150", "c299")))
+    stack.write("a", *(obj for obj in everything if obj["metadata"]["name"] not in ("c007", "c150", "c299")))
     result = stack.apply()
     assert result.counts == {"deleted": 3, "unchanged": 297}
     for name in ("c007", "c150", "c299"):  # the run did not wait for its deletions
@@ -127,8 +127,8 @@ def test_three_of_three_hundred_go_and_nothing_else(
     after = versions(minikube, namespace)
     assert set(before) - set(after) == {"c007", "c150", "c299"}
     ours = {NAME, *(set(before) - set(after))}
-    assert {name: one for name, one in before.items() if name not in ours} == {
-        name: one for name, one in after.items() if name not in ours
+    assert {name: version for name, version in before.items() if name not in ours} == {
+        name: version for name, version in after.items() if name not in ours
     }
     assert len(recorded(stack, namespace)) == 297
     assert set(outcomes(stack.apply()).values()) == {"unchanged"}
@@ -152,7 +152,7 @@ def test_labels_that_controllers_copied_make_no_member(
         "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
     }
     stack.deploy("a", service, deployment())
-    endpoints = minikube.wait_for(path(namespace, "web", "endpoints"), lambda found: bool(found))
+    endpoints = minikube.wait_for(path(namespace, "web", "endpoints"), lambda live: bool(live))
     assert inventory.MEMBER_LABEL in endpoints["metadata"]["labels"]
     minikube.request("DELETE", path(namespace, NAME))
     stack.apply()
@@ -180,11 +180,11 @@ def test_six_thousand_members_are_kept_in_parts(stack: Stack, minikube: TestClus
         )
         for number in range(6_000)
     ]
-    kept = inventory.write(cluster, empty, empty.with_members(many))
-    assert len(kept.parts) == 2
-    found = inventory.load_inventory(cluster, empty)
-    assert found.members == kept.members
-    fewer = inventory.write(cluster, found, found.without(list(found.members)[:3_000]))
+    stored = inventory.write(cluster, empty, empty.with_members(many))
+    assert len(stored.parts) == 2
+    loaded = inventory.load_inventory(cluster, empty)
+    assert loaded.members == stored.members
+    fewer = inventory.write(cluster, loaded, loaded.without(list(loaded.members)[:3_000]))
     assert fewer.parts == ()
     assert set(versions(minikube, namespace)) == {NAME, "kube-root-ca.crt"}
 
@@ -229,19 +229,19 @@ def picture(stack: Stack, cluster: TestCluster, namespace: str) -> dict[str, Any
     lists = [path(namespace, kind=kind) for kind in ("configmaps", "secrets", "deployments")]
     if cluster.find(f"/apis/{group}/v1"):
         lists.append(f"/apis/{group}/v1/namespaces/{namespace}/widgets")
-    found: dict[str, Any] = {}
-    for one in lists:
-        for item in cluster.request("GET", f"{one}?labelSelector=mlstack.dev/component")["items"]:
+    facts: dict[str, Any] = {}
+    for place in lists:
+        for item in cluster.request("GET", f"{place}?labelSelector=mlstack.dev/component")["items"]:
             metadata = item["metadata"]
-            key = f"{one.rpartition('/')[2]}/{metadata['name']}"
-            found[key] = (metadata["labels"], item.get("data"), item.get("spec"))
+            key = f"{place.rpartition('/')[2]}/{metadata['name']}"
+            facts[key] = (metadata["labels"], item.get("data"), item.get("spec"))
     members = recorded(stack, namespace)
-    found["inventory"] = sorted(
-        (str(key), one.component, one.payload_hash, one.owned_hash, bool(one.uid))
-        for key, one in members.items()
+    facts["inventory"] = sorted(
+        (str(key), member.component, member.payload_hash, member.owned_hash, bool(member.uid))
+        for key, member in members.items()
     )
-    found["locks"] = cluster.request("GET", path(namespace, kind="leases"))["items"]
-    return found
+    facts["locks"] = cluster.request("GET", path(namespace, kind="leases"))["items"]
+    return facts
 
 
 def wait_for_a_moment(name: str, *, within_s: float) -> None:
@@ -275,8 +275,8 @@ def test_whenever_a_run_is_killed_the_next_one_makes_it_good(
         killed.kill()
         status, ran = shell.run("apply", "minikube", "--yes")
         assert status == 0, f"after kill {number}: {ran.out}{ran.err}"
-        seen = picture(stack, minikube, namespace)
-        assert seen == expected[2 + number % 2], f"after kill {number}: {killed.out}{killed.err}"
+        state = picture(stack, minikube, namespace)
+        assert state == expected[2 + number % 2], f"after kill {number}: {killed.out}{killed.err}"
     assert {name: minikube.request("GET", path(namespace, name)) for name in foreign} == bystanders
     status, ran = shell.run("delete", "minikube", "--yes", "--crds")
     assert status == 0, ran.err
@@ -309,8 +309,8 @@ def test_a_first_run_and_a_delete_may_be_killed_too(
             killed.kill()
             status, ran = shell.run(*typed)
             assert status == 0, f"after {name} {number} was killed: {ran.out}{ran.err}"
-            seen = picture(stack, minikube, namespace)
-            assert seen == expected[name], f"after {name} {number} was killed: {killed.out}{killed.err}"
+            state = picture(stack, minikube, namespace)
+            assert state == expected[name], f"after {name} {number} was killed: {killed.out}{killed.err}"
     marked = "?labelSelector=mlstack.dev/app=demo"
     for kind in ("configmaps", "secrets", "leases", "deployments"):
         assert minikube.request("GET", path(namespace, kind=kind) + marked)["items"] == []

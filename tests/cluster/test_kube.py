@@ -32,10 +32,10 @@ def connect(minikube: TestCluster, tmp_path: Path) -> Connect:
 
 
 def test_the_identity_of_a_cluster_needs_no_rights(connect: Connect, minikube: TestCluster) -> None:
-    known, unknown = connect().identity(), connect(minikube.nobody).identity()
-    assert known.uid is not None
+    allowed, unknown = connect().identity(), connect(minikube.nobody).identity()
+    assert allowed.uid is not None
     assert unknown.uid is None
-    assert (known.ca, known.server) == (unknown.ca, unknown.server)
+    assert (allowed.ca, allowed.server) == (unknown.ca, unknown.server)
 
 
 def config_maps(*operations: str) -> dict[str, Any]:
@@ -57,26 +57,26 @@ def test_a_policy_is_told(connect: Connect, namespace: str) -> None:
     matched = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
     spec = {"policyName": name, "validationActions": ["Deny"], "matchResources": matched}
     binding = {**group, "kind": "ValidatingAdmissionPolicyBinding", "spec": spec}
-    kept = ObjectRef.of(cluster.apply(config_map(namespace, "kept", x="1")).object)
+    other = ObjectRef.of(cluster.apply(config_map(namespace, "kept", x="1")).object)
     for obj in (policy, binding):
         cluster.apply(obj)
 
     def error() -> Exception | None:
         try:
             cluster.apply(config_map(namespace, "forbidden", x="1"), dry_run=True)
-        except (ForbiddenError, InvalidError) as found:
-            return found
+        except (ForbiddenError, InvalidError) as error:
+            return error
         return None
 
-    found = eventually(error)
+    refused = eventually(error)
     with pytest.raises((ForbiddenError, InvalidError), match="not that name"):
-        cluster.delete(kept)
-    live = cluster.get(kept)
+        cluster.delete(other)
+    live = cluster.get(other)
     assert live is not None and "deletionTimestamp" not in live["metadata"]
     for obj in (binding, policy):
         cluster.delete(ObjectRef.of(obj), propagation="Background")
-    assert isinstance(found, InvalidError | ForbiddenError)
-    assert "not that name" in found.message
+    assert isinstance(refused, InvalidError | ForbiddenError)
+    assert "not that name" in refused.message
 
 
 def test_a_webhook_that_does_not_answer_is_worth_another_try(connect: Connect, namespace: str) -> None:
@@ -103,14 +103,14 @@ def test_a_webhook_that_does_not_answer_is_worth_another_try(connect: Connect, n
         def error() -> TransientError | None:
             try:
                 cluster.apply(config_map(namespace, "hooked", x="1"), dry_run=True)
-            except TransientError as found:
-                return found
+            except TransientError as error:
+                return error
             return None
 
-        found = eventually(error)
+        refused = eventually(error)
         cluster.delete(ObjectRef.of(hook), propagation="Background")
-    assert found.webhook == "down.example.com"
-    assert "connection refused" in found.message
+    assert refused.webhook == "down.example.com"
+    assert "connection refused" in refused.message
 
 
 def test_sixteen_writers_share_one_client(connect: Connect, namespace: str) -> None:

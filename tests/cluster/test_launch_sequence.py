@@ -100,8 +100,8 @@ def test_the_launch_sequence_runs_as_typed(shell: Shell, minikube: TestCluster, 
 
 
 def _read(cluster: TestCluster, group: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = cluster.request("GET", f"{group}/namespaces/default/{name}")
-    return found
+    live: dict[str, Any] = cluster.request("GET", f"{group}/namespaces/default/{name}")
+    return live
 
 
 def _worker_limits(cluster: TestCluster) -> dict[str, Any]:

@@ -61,11 +61,11 @@ def asking(
 ) -> Variant:
     """Make the variant of a credential plug-in beside the kubeconfig."""
 
-    def made(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts, Parts]:
+    def parts(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts, Parts]:
         plugin = plugins.make(folder / "bin", answer(cluster), code=code)
         return plugin.user(**more), trusted(cluster, **(cluster_more or {})), {}
 
-    return made
+    return parts
 
 
 def good(cluster: TestCluster) -> str:
@@ -91,15 +91,15 @@ def on_path(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts, Parts]:
 
 def self_made(common_name: str) -> Callable[[TestCluster], str]:
     """Give the answer of a plug-in with a certificate that the cluster knows nothing of."""
-    made = self_signed(common_name)
+    pair = self_signed(common_name)
     return lambda _: plugins.credential(
-        {"clientCertificateData": made.certificate, "clientKeyData": made.key}
+        {"clientCertificateData": pair.certificate, "clientKeyData": pair.key}
     )
 
 
 def both_proofs(cluster: TestCluster) -> str:
-    made = self_signed("ada")
-    status = {"clientCertificateData": made.certificate, "clientKeyData": made.key}
+    pair = self_signed("ada")
+    status = {"clientCertificateData": pair.certificate, "clientKeyData": pair.key}
     return plugins.credential({"token": cluster.admin.token, **status})
 
 

@@ -46,9 +46,9 @@ def proxy(minikube: TestCluster, namespace: str, tmp_path: Path) -> Iterator[Tro
 @pytest.fixture
 def stack(tmp_path: Path, namespace: str, proxy: Troubled) -> Stack:
     """An app with a job that fails, and a secret that its log tells."""
-    made = Stack(tmp_path / "app", namespace=namespace, opener=opener_of(tmp_path / "troubled-kubeconfig"))
-    made.write("a", secret(password="hunter2-hunter2"), job())
-    return made
+    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener_of(tmp_path / "troubled-kubeconfig"))
+    stack.write("a", secret(password="hunter2-hunter2"), job())
+    return stack
 
 
 def failure(stack: Stack) -> str:

@@ -47,10 +47,10 @@ def annotated(obj: dict[str, Any], **annotations: str) -> dict[str, Any]:
 
 def stuck(name: str = "web", *, timeout: str = "4s", **container: Any) -> dict[str, Any]:
     """Build a Deployment whose image cannot be pulled."""
-    found = annotated(deployment(name, **container), timeout=timeout)
-    template = found["spec"]["template"]
+    manifest = annotated(deployment(name, **container), timeout=timeout)
+    template = manifest["spec"]["template"]
     template["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
-    return found
+    return manifest
 
 
 def job(image: str = "i", *, exits: str = "0", text: str = "a") -> dict[str, Any]:
@@ -107,14 +107,14 @@ def test_an_annotation_waits_until_what_it_names_works(
 ) -> None:
     late = annotated(config_map("late"), after=f"apps/namespaces/{namespace}/Deployment/web")
     stack.write("a", late, deployment(replicas=2), config_map("early"))
-    seen: dict[str, Any] = {}
+    status: dict[str, Any] = {}
 
     def look(event: RunEvent) -> None:
         if event.identity is not None and event.identity.name == "late" and event.kind == "created":
-            seen.update(minikube.request("GET", path(namespace, "deployments", "web"))["status"])
+            status.update(minikube.request("GET", path(namespace, "deployments", "web"))["status"])
 
     result = applied(stack, look)
-    assert seen["readyReplicas"] == 2
+    assert status["readyReplicas"] == 2
     assert list(outcomes(result)).index("late") > list(outcomes(result)).index("web")
 
 
@@ -133,9 +133,9 @@ def test_what_depends_on_something_that_does_not_work_is_skipped_and_the_rest_go
         "other": "created",
     }
     assert "ImagePullBackOff" in error.message
-    told = texts(error.partial)
-    assert told["late"] == f"depends on `Deployment {namespace}/web`, which is not ready"
-    assert told["later"] == f"depends on `ConfigMap {namespace}/late`, which was skipped"
+    reasons = texts(error.partial)
+    assert reasons["late"] == f"depends on `Deployment {namespace}/web`, which is not ready"
+    assert reasons["later"] == f"depends on `ConfigMap {namespace}/late`, which was skipped"
     assert minikube.find(path(namespace, "configmaps", "late")) is None
 
 
@@ -240,10 +240,10 @@ def test_a_hook_that_failed_runs_again_at_the_next_apply(
 def test_a_failed_hook_stays_where_helm_would_leave_it_or_a_person_wants_it(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    kept = as_hook(job(exits="3"), "pre-install", deleted="hook-succeeded")
+    migration = as_hook(job(exits="3"), "pre-install", deleted="hook-succeeded")
     never = as_hook(named("never", job(exits="3")), "pre-install")
     never["metadata"]["annotations"]["mlstack.dev/recreate"] = "never"
-    stack.write("a", kept)
+    stack.write("a", migration)
     stack.deploy("b", never)
     for name in ("migrate", "never"):
         minikube.wait_for(path(namespace, "jobs", name), lambda live: live.get("status", {}).get("failed"))
@@ -256,12 +256,12 @@ def test_a_failed_hook_stays_where_helm_would_leave_it_or_a_person_wants_it(
 def test_definitions_and_many_objects_of_theirs_in_one_apply(stack: Stack, namespace: str) -> None:
     kinds = [("lamps", "Lamp"), ("fans", "Fan")]
     group = f"{namespace}.example.com"
-    made = [
+    manifests = [
         {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": f"{plural}-{number}"}}
         for plural, kind in kinds
         for number in range(15)
     ]
-    stack.write("jobs", *made)
+    stack.write("jobs", *manifests)
     stack.write("definitions", *(crd(plural, kind, group=group) for plural, kind in kinds))
     assert set(outcomes(stack.apply()).values()) == {"created"}
     assert set(outcomes(stack.apply()).values()) == {"unchanged"}
@@ -288,8 +288,8 @@ def released(cluster: TestCluster, path: str, after_s: float) -> Iterator[None]:
 
 
 def held(name: str = "settings") -> dict[str, Any]:
-    found = config_map(name, a="1")
-    return {**found, "metadata": {**found["metadata"], "finalizers": ["example.org/hold"]}}
+    manifest = config_map(name, a="1")
+    return {**manifest, "metadata": {**manifest["metadata"], "finalizers": ["example.org/hold"]}}
 
 
 def test_a_definition_and_objects_that_need_its_new_fields_change_in_one_run(
@@ -416,7 +416,7 @@ def test_a_definition_whose_object_does_not_go_says_so(
 def hook(
     name: str, client: Mapping[str, Any], *, namespace: str, resource: str, group: str = ""
 ) -> dict[str, Any]:
-    one = {
+    webhook = {
         "name": "a.example.com",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
@@ -436,7 +436,7 @@ def hook(
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": name},
-        "webhooks": [one],
+        "webhooks": [webhook],
     }
 
 
@@ -460,7 +460,7 @@ def own_hook(stack: Stack, minikube: TestCluster, namespace: str) -> Iterator[di
 def test_a_webhook_is_set_up_once_its_service_answers(
     stack: Stack, minikube: TestCluster, namespace: str, own_hook: dict[str, Any]
 ) -> None:
-    seen: list[bool] = []
+    states: list[bool] = []
 
     def look(event: RunEvent) -> None:
         if event.identity is not None and event.identity.kind.startswith("Validating"):
@@ -468,12 +468,12 @@ def test_a_webhook_is_set_up_once_its_service_answers(
             slices = minikube.request(
                 "GET", f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?{labels}"
             )["items"]
-            ready = [one["conditions"]["ready"] for found in slices for one in found["endpoints"] or ()]
-            seen.append(any(ready))
+            ready = [target["conditions"]["ready"] for part in slices for target in part["endpoints"] or ()]
+            states.append(any(ready))
 
     stack.write("a", own_hook, service(), deployment("web"), config_map())
     result = applied(stack, look)
-    assert seen == [True]
+    assert states == [True]
     assert [row.name for row in result.objects][-1] == f"own-{namespace}"
 
 
@@ -517,11 +517,11 @@ def test_what_the_server_says_of_a_job_is_cut_before_its_template(
     changed["metadata"]["namespace"] = namespace
     with pytest.raises(InvalidError) as caught:
         stack.opener("minikube").apply(changed, force=True)
-    said = str(caught.value)
-    assert said.startswith(f"`Job {namespace}/migrate` is refused: `spec.template` ")
-    assert "field is immutable" in said
-    assert len(said) < 120
-    assert "secret-text" not in said + repr(caught.value.causes)
+    message = str(caught.value)
+    assert message.startswith(f"`Job {namespace}/migrate` is refused: `spec.template` ")
+    assert "field is immutable" in message
+    assert len(message) < 120
+    assert "secret-text" not in message + repr(caught.value.causes)
     stack.write("a", changed)
     assert "secret-text" not in repr([change.reason for change in stack.plan().changes.changes])
 
@@ -535,7 +535,7 @@ def test_a_quota_fails_what_it_does_not_take_and_nothing_else(
     quotas = path(namespace, "resourcequotas", "none")
     none = {"metadata": {"name": "none"}, "spec": {"hard": {"count/secrets": "0"}}}
     minikube.request("POST", quotas.rpartition("/")[0], none)
-    minikube.wait_for(quotas, lambda found: found.get("status", {}).get("hard"))
+    minikube.wait_for(quotas, lambda quota: quota.get("status", {}).get("hard"))
     stack.write("a", secret("x"), config_map())
     error = failed(stack, ForbiddenError)
     assert outcomes(error.partial) == {"x": "failed", "settings": "created"}
@@ -559,9 +559,9 @@ def test_credentials_that_expire_in_the_middle_are_told_once(
         proxy.trouble = lambda method, path: expired if proxy.passed["PATCH"] > 60 else None
         with pytest.raises(ForbiddenError, match="does not accept the credentials") as caught:
             deploy.apply(plan, clock=stack.clock)
-    found = list(outcomes(caught.value.partial).values())
-    assert 40 <= found.count("created") <= 62
-    assert found.count("failed") <= 16
+    results = list(outcomes(caught.value.partial).values())
+    assert 40 <= results.count("created") <= 62
+    assert results.count("failed") <= 16
     assert "\n" not in caught.value.message
     stack.opener = directly
     assert set(outcomes(stack.apply()).values()) == {"created", "unchanged"}
@@ -571,15 +571,15 @@ def test_an_api_server_that_is_restarted_in_the_middle_is_ridden_out(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     stack.write("a", *many(300))
-    said: list[RunEvent] = []
+    events: list[RunEvent] = []
     plan = stack.plan()
     with ThreadPoolExecutor(max_workers=1) as aside:
-        running = aside.submit(deploy.apply, plan, clock=stack.clock, on_event=said.append)
-        wait_until(lambda: len(said) > 30 or None, what="30 objects")
+        running = aside.submit(deploy.apply, plan, clock=stack.clock, on_event=events.append)
+        wait_until(lambda: len(events) > 30 or None, what="30 objects")
         minikube.restart_apiserver()
         result = running.result(timeout=90)
     assert set(outcomes(result).values()) == {"created"}
-    assert [event.text for event in said if event.kind == "pending"] == [
+    assert [event.text for event in events if event.kind == "pending"] == [
         "the API server does not answer; trying again for 60 s",
         "the API server answers again",
     ]

@@ -72,7 +72,7 @@ class Hook:
             "operations": ["CREATE", "UPDATE"],
             "resources": ["configmaps"],
         }
-        one = {
+        webhook = {
             "name": "guard.example.com",
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
@@ -86,7 +86,7 @@ class Hook:
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": self.name},
-            "webhooks": [one],
+            "webhooks": [webhook],
         }
 
     def review(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -104,12 +104,12 @@ def hook(namespace: str, minikube: TestCluster, tmp_path: Path) -> Iterator[Hook
     """The program behind the webhook, which runs and answers."""
     address = next(ADDRESSES)
     isolation.add_address(address)
-    made = Hook(namespace=namespace, address=address, port=0, authority="")
-    with admission(tmp_path, made.review, address=address, name=f"web.{namespace}.svc") as served:
-        made.port, made.authority = served
-        made.answers.set()
-        yield made
-        minikube.kubectl("delete", "validatingwebhookconfiguration", made.name, "--ignore-not-found")
+    hook = Hook(namespace=namespace, address=address, port=0, authority="")
+    with admission(tmp_path, hook.review, address=address, name=f"web.{namespace}.svc") as served:
+        hook.port, hook.authority = served
+        hook.answers.set()
+        yield hook
+        minikube.kubectl("delete", "validatingwebhookconfiguration", hook.name, "--ignore-not-found")
 
 
 @pytest.fixture

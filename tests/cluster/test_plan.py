@@ -35,8 +35,8 @@ def planned(stack: Stack, file: Path, **facts: Any) -> PlanResult:
 
 def applied(stack: Stack, file: Path, *, environment: str = "minikube", **facts: Any) -> RunResult:
     target = stack.target(environment, **facts)
-    found = deploy.plan_approved(target, file, opener=stack.opener, options=ApplyOptions(wait=False))
-    return deploy.apply(found, clock=stack.clock)
+    approved = deploy.plan_approved(target, file, opener=stack.opener, options=ApplyOptions(wait=False))
+    return deploy.apply(approved, clock=stack.clock)
 
 
 def edit(cluster: TestCluster, namespace: str, value: str) -> None:
@@ -50,8 +50,8 @@ def test_a_plan_is_applied_as_it_was_approved(
     stack.write("web", config_map(a="1"), config_map("old"), secret(password="hush"), deployment())
     stack.apply(wait=True)
     stack.write("web", config_map(a="2"), config_map("new"), secret(password="loud"), deployment(replicas=2))
-    found = planned(stack, file)
-    assert {row.name: row.action for row in found.objects} == {
+    report = planned(stack, file)
+    assert {row.name: row.action for row in report.objects} == {
         "settings": "update",
         "new": "create",
         "keys": "update",
@@ -101,7 +101,7 @@ def test_what_controllers_and_others_do_to_their_own_fields_moves_nothing(
     stack.write("web", deployment(replicas=1, env=[{"name": "A", "value": "1"}]))
     planned(stack, file)
     before = minikube.request("GET", where)["metadata"]["resourceVersion"]
-    minikube.wait_for(where, lambda found: found["status"].get("readyReplicas") == 1)
+    minikube.wait_for(where, lambda live: live["status"].get("readyReplicas") == 1)
     minikube.kubectl("label", "deployment/web", "-n", namespace, "team=red")
     minikube.kubectl("annotate", "deployment/web", "-n", namespace, "note=mine")
     assert minikube.request("GET", where)["metadata"]["resourceVersion"] != before

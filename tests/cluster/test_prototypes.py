@@ -54,10 +54,10 @@ def kinds(control_plane: ControlPlane, rendered: Rendered) -> Mapping[str, Kinds
     """The kinds of each cluster, whose definitions are installed."""
     theirs = upstream.crds_of(obj for objects in rendered.values() for obj in objects)
     ours = sorted(OURS.glob("*.yaml"))
-    known = {file.name for file in ours}
+    names = {file.name for file in ours}
     files = {
-        "minikube": [file for file in theirs if file.name in known],
-        "gke": [*ours, *(file for file in theirs if file.name not in known), ELASTIC],
+        "minikube": [file for file in theirs if file.name in names],
+        "gke": [*ours, *(file for file in theirs if file.name not in names), ELASTIC],
     }
     for name, cluster in control_plane.clusters.items():
         dryrun.install(cluster, files[name])
@@ -65,8 +65,8 @@ def kinds(control_plane: ControlPlane, rendered: Rendered) -> Mapping[str, Kinds
             cluster.ensure_namespace(namespace)
             restrict(cluster, namespace, "baseline" if namespace == "baseline" else "restricted")
     return {
-        name: Kinds.builtin().with_crds(yaml.load(file.read_bytes(), yaml.CSafeLoader) for file in each)
-        for name, each in files.items()
+        name: Kinds.builtin().with_crds(yaml.load(file.read_bytes(), yaml.CSafeLoader) for file in crds)
+        for name, crds in files.items()
     }
 
 
@@ -98,8 +98,8 @@ def ask(cluster: TestCluster, objects: Sequence[KubeObject], kinds: Kinds) -> li
 
 def is_custom(obj: KubeObject, kinds: Kinds) -> bool:
     """Tell whether a definition that is installed makes the kind of an object."""
-    found = obj.api_version, obj.kind
-    return kinds.lookup(*found) is not None and Kinds.builtin().lookup(*found) is None
+    kind = obj.api_version, obj.kind
+    return kinds.lookup(*kind) is not None and Kinds.builtin().lookup(*kind) is None
 
 
 @pytest.mark.parametrize("case", examples.served_cases(), ids=str)
@@ -122,7 +122,7 @@ def ask_for_pods(cluster: TestCluster, objects: Sequence[KubeObject]) -> list[st
 
     A user who chooses root, as sshd of MPI's images needs it, chooses the level `baseline`.
     """
-    said = []
+    warnings = []
     templates = [template for obj in objects for template in pod_templates(obj.data)]
     for number, template in enumerate(templates):
         is_root = (template["spec"].get("securityContext") or {}).get("runAsUser") == 0
@@ -131,14 +131,14 @@ def ask_for_pods(cluster: TestCluster, objects: Sequence[KubeObject]) -> list[st
         for field in ("serviceAccountName", "priorityClassName", "runtimeClassName"):
             spec.pop(field, None)  # objects that are not there
         # A StatefulSet's own claims are volumes that its controller adds.
-        mounts = {mount["name"] for each in spec["containers"] for mount in each.get("volumeMounts", ())}
+        mounts = {mount["name"] for item in spec["containers"] for mount in item.get("volumeMounts", ())}
         lacking = sorted(mounts - {volume["name"] for volume in spec.get("volumes", ())})
         spec["volumes"] = [*spec.get("volumes", ()), *({"name": name, "emptyDir": {}} for name in lacking)]
         metadata = {**template.get("metadata", {}), "name": f"pod-{number}", "namespace": namespace}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         path = f"/api/v1/namespaces/{namespace}/pods?fieldValidation=Strict&dryRun=All"
-        said += cluster.api.request_with_warnings("POST", path, pod)[1]
-    return said
+        warnings += cluster.api.request_with_warnings("POST", path, pod)[1]
+    return warnings
 
 
 @pytest.mark.parametrize("case", examples.served_cases(), ids=str)

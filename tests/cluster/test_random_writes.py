@@ -35,20 +35,20 @@ def some(random: Random, values: str, most: int) -> list[str]:
 
 
 def container(random: Random, name: str) -> Obj:
-    found: Obj = {"name": name, "image": f"i:{random.randint(1, 2)}"}
+    filled: Obj = {"name": name, "image": f"i:{random.randint(1, 2)}"}
     if random.random() < 0.6:
-        found["env"] = [
+        filled["env"] = [
             {"name": row, "value": random.choice(["1", "2", None])} for row in some(random, "ABCD", 4)
         ]
     if random.random() < 0.3:
-        found["args"] = some(random, "ab", 2)
+        filled["args"] = some(random, "ab", 2)
     if random.random() < 0.3:
-        found["ports"] = [{"containerPort": port} for port in random.sample([80, 81], random.randint(0, 2))]
+        filled["ports"] = [{"containerPort": port} for port in random.sample([80, 81], random.randint(0, 2))]
     if random.random() < 0.3:
-        found["resources"] = random.choice([{}, {"limits": {"cpu": "1"}}, {"limits": {}}])
+        filled["resources"] = random.choice([{}, {"limits": {"cpu": "1"}}, {"limits": {}}])
     if random.random() < 0.2:
-        found["livenessProbe"] = {"httpGet": {"path": "/", "port": 80}}
-    return found
+        filled["livenessProbe"] = {"httpGet": {"path": "/", "port": 80}}
+    return filled
 
 
 def stateful_set(random: Random) -> Obj:
@@ -79,10 +79,10 @@ def service(random: Random) -> Obj:
 
 def config_map(random: Random) -> Obj:
     data = {key: random.choice("12") for key in some(random, "xyz", 3)}
-    found = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": labels(random), "data": data}
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": labels(random), "data": data}
     if random.random() < 0.3:
-        found["metadata"]["finalizers"] = [f"x.y/{name}" for name in some(random, "abc", 3)]
-    return found
+        manifest["metadata"]["finalizers"] = [f"x.y/{name}" for name in some(random, "abc", 3)]
+    return manifest
 
 
 def labels(random: Random) -> Obj:
@@ -113,8 +113,8 @@ def write(random: Random, obj: Obj) -> tuple[str, Callable[[Cluster], Applied]]:
     chance, manager = random.random(), random.choice(["one", "two"])
     if chance < 0.7:
         force, dry_run = random.random() < 0.6, random.random() < 0.1
-        said = f"apply {manager} {force=} {dry_run=} {json.dumps(obj)}"
-        return said, lambda cluster: cluster.apply(obj, manager=manager, force=force, dry_run=dry_run)
+        text = f"apply {manager} {force=} {dry_run=} {json.dumps(obj)}"
+        return text, lambda cluster: cluster.apply(obj, manager=manager, force=force, dry_run=dry_run)
     if chance < 0.75:
         return f"create {json.dumps(obj)}", lambda cluster: cluster.create(obj, manager="creator")
     patch = random.choice(PATCHES[obj["kind"]])
@@ -126,15 +126,15 @@ def outcome(act: Callable[[Cluster], Applied], cluster: Cluster) -> Any:
     try:
         applied = act(cluster)
     except ConflictError as error:
-        return "conflict", sorted((found.manager, found.path) for found in error.conflicts)
+        return "conflict", sorted((conflict.manager, conflict.path) for conflict in error.conflicts)
     except InvalidError as error:
         return "invalid", str(error)
     except ClusterError as error:
         return "error", type(error).__name__
-    return "ok", seen(applied.object), applied.created
+    return "ok", comparable(applied.object), applied.created
 
 
-def seen(obj: Any) -> Obj:
+def comparable(obj: Any) -> Obj:
     """Give what must be the same: no times, no versions, no status, no work of controllers."""
     metadata = dict(obj["metadata"])
     for name in ("uid", "resourceVersion", "creationTimestamp"):
@@ -165,18 +165,18 @@ def test_random_writes_end_the_same_on_both(kubeconfig: Path, namespace: str, se
     memory.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     random = Random(seed)
     make = random.choice([stateful_set, stateful_set, service, config_map])
-    told: list[str] = []
+    steps: list[str] = []
     ref = None
     for _ in range(random.randint(3, 9)):
         obj = make(random)
         obj["metadata"] |= {"name": "x", "namespace": namespace}
         ref = ObjectRef.of(obj)
-        said, act = write(random, obj)
-        told.append(said)
-        one, other = outcome(act, real), outcome(act, memory)
-        if one[0] == "invalid":
-            assert other[0] == "invalid" or any(rule in one[1] for rule in UNKNOWN_RULES), "\n".join(told)
+        text, act = write(random, obj)
+        steps.append(text)
+        first, second = outcome(act, real), outcome(act, memory)
+        if first[0] == "invalid":
+            assert second[0] == "invalid" or any(rule in first[1] for rule in UNKNOWN_RULES), "\n".join(steps)
             break
-        assert other == one, "\n".join(told)
+        assert second == first, "\n".join(steps)
     if ref is not None and real.get(ref) is not None:
         real.patch(ref, {"metadata": {"finalizers": None}})

@@ -43,14 +43,14 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def row_of(stack: Stack, name: str) -> ObjectChange:
-    (found,) = (row for row in stack.diff().objects if row.name == name)
-    return found
+    (change,) = (row for row in stack.diff().objects if row.name == name)
+    return change
 
 
 def annotated(data: Mapping[str, Any], **annotations: str) -> Data:
     named = {f"mlstack.dev/{name.replace('_', '-')}": value for name, value in annotations.items()}
-    known = data["metadata"].get("annotations") or {}
-    return {**data, "metadata": {**data["metadata"], "annotations": {**known, **named}}}
+    others = data["metadata"].get("annotations") or {}
+    return {**data, "metadata": {**data["metadata"], "annotations": {**others, **named}}}
 
 
 # --- fields that cannot change: every row of apply-kubernetes 7 ---------------------------------------
@@ -63,13 +63,13 @@ class Fixed:
     Attributes:
         first: the object as it is made.
         then: as it is wanted later.
-        said: what is told of it.
+        text: what is told of it.
         anew: `asked` if the annotation lets it be made anew, `itself` if that needs no asking, `never`.
     """
 
     first: Data
     then: Data
-    said: str
+    text: str
     anew: str = "asked"
 
 
@@ -128,40 +128,40 @@ ONE, TWO = {"app": "it"}, {"app": "it", "tier": "front"}
 HEADLESS = "None"
 FIXED = {
     "Deployment selector": Fixed(
-        first=workload("Deployment", ONE), then=workload("Deployment", TWO), said="`spec.selector`"
+        first=workload("Deployment", ONE), then=workload("Deployment", TWO), text="`spec.selector`"
     ),
     "DaemonSet selector": Fixed(
-        first=workload("DaemonSet", ONE), then=workload("DaemonSet", TWO), said="`spec.selector`"
+        first=workload("DaemonSet", ONE), then=workload("DaemonSet", TWO), text="`spec.selector`"
     ),
     "StatefulSet serviceName": Fixed(
-        first=stateful(), then=stateful(serviceName="other"), said="`spec.serviceName`"
+        first=stateful(), then=stateful(serviceName="other"), text="`spec.serviceName`"
     ),
-    "StatefulSet claims": Fixed(first=stateful(), then=stateful("2Gi"), said="`spec.volumeClaimTemplates"),
+    "StatefulSet claims": Fixed(first=stateful(), then=stateful("2Gi"), text="`spec.volumeClaimTemplates"),
     "StatefulSet pod management": Fixed(
-        first=stateful(), then=stateful(podManagementPolicy="Parallel"), said="`spec.podManagementPolicy`"
+        first=stateful(), then=stateful(podManagementPolicy="Parallel"), text="`spec.podManagementPolicy`"
     ),
-    "Job template": Fixed(first=job(), then=job("job:2"), said="`spec.template`", anew="itself"),
-    "Job completions": Fixed(first=job(), then=job(completions=2), said="`spec.completions`", anew="itself"),
+    "Job template": Fixed(first=job(), then=job("job:2"), text="`spec.template`", anew="itself"),
+    "Job completions": Fixed(first=job(), then=job(completions=2), text="`spec.completions`", anew="itself"),
     "claim's class": Fixed(
-        first=claim(), then=claim(storage_class="other"), said="`spec.storageClassName`", anew="never"
+        first=claim(), then=claim(storage_class="other"), text="`spec.storageClassName`", anew="never"
     ),
     "unbound claim's size": Fixed(
         first=claim(storage_class="nobody"),
         then=claim("2Gi", "nobody"),
-        said="`spec.resources.requests.storage`",
+        text="`spec.resources.requests.storage`",
         anew="never",
     ),
     "Service address": Fixed(
-        first=service(HEADLESS), then=service("10.96.200.77"), said="`spec.clusterIPs[0]`"
+        first=service(HEADLESS), then=service("10.96.200.77"), text="`spec.clusterIPs[0]`"
     ),
-    "role of a binding": Fixed(first=binding("one"), then=binding("two"), said="`roleRef`"),
+    "role of a binding": Fixed(first=binding("one"), then=binding("two"), text="`roleRef`"),
     "StorageClass": Fixed(
-        first=storage_class("example.com/one"), then=storage_class("example.com/two"), said="`provisioner`"
+        first=storage_class("example.com/one"), then=storage_class("example.com/two"), text="`provisioner`"
     ),
     "Secret type": Fixed(
         first=an_object("v1", "Secret", type="Opaque", stringData={"a": "hush-hush"}),
         then=an_object("v1", "Secret", type="example.com/other", stringData={"a": "hush-hush"}),
-        said="`type`",
+        text="`type`",
     ),
     "IngressClass": Fixed(
         first=an_object(
@@ -170,17 +170,17 @@ FIXED = {
         then=an_object(
             "networking.k8s.io/v1", "IngressClass", "safety-class", spec={"controller": "example.com/two"}
         ),
-        said="`spec.controller`",
+        text="`spec.controller`",
     ),
     "immutable ConfigMap": Fixed(
         first=an_object("v1", "ConfigMap", immutable=True, data={"a": "1"}),
         then=an_object("v1", "ConfigMap", immutable=True, data={"a": "2"}),
-        said="`data`",
+        text="`data`",
     ),
     "PriorityClass": Fixed(
         first=an_object("scheduling.k8s.io/v1", "PriorityClass", "safety-class", value=10),
         then=an_object("scheduling.k8s.io/v1", "PriorityClass", "safety-class", value=20),
-        said="`value`",
+        text="`value`",
     ),
 }
 CLUSTER_SCOPED = ("StorageClass", "IngressClass", "PriorityClass")
@@ -221,16 +221,16 @@ def test_a_field_that_cannot_change_is_named_with_what_lets_it(stack: Stack, cas
     row = row_of(stack, name)
     if case.anew == "itself":
         assert (row.action, row.refused) == ("recreate", ())
-        assert case.said in row.reason
+        assert case.text in row.reason
     else:
         assert row.action == "update"
-        (said,) = row.refused
-        assert case.said in said
-        assert "cannot change while the object exists" in said
-        assert "hush-hush" not in said
+        (message,) = row.refused
+        assert case.text in message
+        assert "cannot change while the object exists" in message
+        assert "hush-hush" not in message
         with pytest.raises(InvalidError) as refused:
             stack.apply()
-        assert case.said in refused.value.message
+        assert case.text in refused.value.message
         assert kind in refused.value.message
         lets = "never made anew" if case.anew == "never" else 'mlstack.dev/recreate: "true"'
         assert lets in (refused.value.hint or "")
@@ -285,14 +285,14 @@ def test_a_job_made_anew_is_shown_as_it_will_be(
     stack.write("a", with_labels(job("job:2"), metadata))
     plan, row = stack.plan(), row_of(stack, "it")
     assert (row.action, row.refused) == ("recreate", ())
-    fields = [(one.path, one.old, one.new) for one in row.fields]
+    fields = [(field.path, field.old, field.new) for field in row.fields]
     assert fields == [
         ("spec.template.spec.containers[main].image", "job:1", "job:2"),
         ("spec.suspend", True, False),
     ]
     (drifted,) = find_drift(stack.target(), opener=stack.opener).objects
-    assert [(one.path, one.live, one.wanted) for one in drifted.differences] == fields
-    assert [one.cause for one in drifted.differences] == ["stale", "person"]
+    assert [(field.path, field.live, field.wanted) for field in drifted.differences] == fields
+    assert [field.cause for field in drifted.differences] == ["stale", "person"]
     assert "probe" not in repr((row, drifted))
     assert plan.changes.changes[0].digest == stack.plan().changes.changes[0].digest
     deploy.apply(plan, clock=stack.clock)
@@ -306,9 +306,9 @@ def test_what_the_server_chooses_for_an_object_made_anew_is_not_foretold(stack: 
     stack.deploy("a", {**manual, "spec": {**manual["spec"], **selector}}, annotated(service, recreate="true"))
     opened = {**service, "spec": {"type": "NodePort", "ports": [{"port": 80}]}}
     stack.write("a", manual, annotated(opened, recreate="true"))
-    found = {one.path: one for one in row_of(stack, "it").fields}["spec.selector"]
-    assert found.new == {"matchLabels": {"batch.kubernetes.io/controller-uid": "(UID of the new object)"}}
-    fields = {one.path: (one.action, one.new) for one in row_of(stack, "svc").fields}
+    change = {field.path: field for field in row_of(stack, "it").fields}["spec.selector"]
+    assert change.new == {"matchLabels": {"batch.kubernetes.io/controller-uid": "(UID of the new object)"}}
+    fields = {field.path: (field.action, field.new) for field in row_of(stack, "svc").fields}
     assert fields == {"spec.clusterIP": ("removed", None), "spec.type": ("changed", "NodePort")}
     stack.apply()
     assert stack.diff().ok
@@ -324,17 +324,15 @@ def test_a_stateful_set_made_anew_keeps_claims_that_it_owns(
     owning = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}
     stack.deploy("a", stateful(**owning))
     disk = path(namespace, "persistentvolumeclaims", "data-it-0")
-    first = minikube.wait_for(
-        disk, lambda found: found["metadata"].get("ownerReferences"), what="owned claim"
-    )
+    first = minikube.wait_for(disk, lambda live: live["metadata"].get("ownerReferences"), what="owned claim")
     pod = minikube.wait_for(
-        path(namespace, "pods", "it-0"), lambda found: found["status"].get("phase") == "Running"
+        path(namespace, "pods", "it-0"), lambda pod: pod["status"].get("phase") == "Running"
     )
     then = stateful("2Gi", **owning) if changed == "claims" else stateful(serviceName="other", **owning)
     stack.write("a", annotated(then, recreate="true"))
     assert outcomes(stack.apply()) == {"it": "recreated"}
     minikube.wait_for(
-        path(namespace, "statefulsets", "it"), lambda found: found["status"].get("readyReplicas") == 1
+        path(namespace, "statefulsets", "it"), lambda live: live["status"].get("readyReplicas") == 1
     )
     again = minikube.request("GET", disk)
     assert again["metadata"]["uid"] == first["metadata"]["uid"]
@@ -354,8 +352,8 @@ def test_of_applies_at_once_each_ends_whole(stack: Stack, namespace: str, kubeco
         Stack(stack.root.parent / f"app-{number}", namespace=namespace, opener=opener_of(kubeconfig))
         for number in range(4)
     ]
-    for number, one in enumerate(stacks):
-        one.write("a", *(config_map(f"c{index}", word=str(number)) for index in range(20)))
+    for number, writer in enumerate(stacks):
+        writer.write("a", *(config_map(f"c{index}", word=str(number)) for index in range(20)))
     failures: list[Exception] = []
 
     def run(number: int) -> None:
@@ -493,13 +491,13 @@ def test_all_missing_rights_are_told_before_anything_is_written(
 @pytest.fixture
 def group(namespace: str, minikube: TestCluster) -> Iterator[str]:
     """An API group of this test alone."""
-    found = f"{namespace}.safety.example.com"
-    yield found
-    minikube.kubectl("delete", "crd", f"widgets.{found}", "--ignore-not-found", "--wait=false")
+    name = f"{namespace}.safety.example.com"
+    yield name
+    minikube.kubectl("delete", "crd", f"widgets.{name}", "--ignore-not-found", "--wait=false")
 
 
 def definition(group: str, *fields: str, rules: Objects = (), **spec: Any) -> Data:
-    found = crd(group=group)
+    data = crd(group=group)
     named = {name: {"type": "string"} for name in fields}
     inner = {
         "type": "object",
@@ -507,13 +505,13 @@ def definition(group: str, *fields: str, rules: Objects = (), **spec: Any) -> Da
         **({"x-kubernetes-validations": list(rules)} if rules else {}),
     }
     schema = {"type": "object", "properties": {"spec": inner}}
-    found["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
-    found["spec"] |= spec
-    return found
+    data["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    data["spec"] |= spec
+    return data
 
 
-def version(found: Data, name: str, *, storage: bool) -> Data:
-    return {**found["spec"]["versions"][0], "name": name, "storage": storage}
+def version(data: Data, name: str, *, storage: bool) -> Data:
+    return {**data["spec"]["versions"][0], "name": name, "storage": storage}
 
 
 @pytest.mark.parametrize("change", ["scope", "stored version"])
@@ -523,16 +521,16 @@ def test_what_the_server_refuses_of_a_definition_is_explained(
     stack.deploy("a", definition(group, "size"))
     minikube.wait_for(f"{DEFINITIONS}/widgets.{group}", is_established)
     then = definition(group, "size", scope="Cluster")
-    said = "`scope` would change from Namespaced to Cluster"
+    reason = "`scope` would change from Namespaced to Cluster"
     if change == "stored version":
         then = definition(group, "size")
         then["spec"]["versions"] = [version(then, "v2", storage=True)]
-        said = "version `v1` would be removed, and objects are stored in it"
+        reason = "version `v1` would be removed, and objects are stored in it"
     for wanted in (then, annotated(then, recreate="true")):
         stack.write("a", wanted)
         with pytest.raises(InvalidError) as refused:
             stack.apply()
-        assert said in refused.value.message
+        assert reason in refused.value.message
         assert "never made anew" in (refused.value.hint or "")
 
 
@@ -547,8 +545,8 @@ def test_an_object_follows_to_a_version_that_its_definition_gets_in_the_same_run
     stack.write("a", {**first, "spec": {**first["spec"], "versions": both}}, wanted)
     assert row_of(stack, "it").action == "update"
     assert outcomes(stack.apply())["it"] == "updated"
-    found = minikube.request("GET", f"/apis/{group}/v2/namespaces/{stack.namespace}/widgets/it")
-    assert found["spec"] == wanted["spec"]
+    live = minikube.request("GET", f"/apis/{group}/v2/namespaces/{stack.namespace}/widgets/it")
+    assert live["spec"] == wanted["spec"]
     assert stack.diff().ok
 
 
@@ -571,7 +569,7 @@ def test_a_rule_of_a_definition_about_changes_is_told_in_its_words(
     stack.write("a", definition(group, "mode", rules=[rule]))
     stack.deploy("b", {**widget, "spec": {"mode": "fast"}})
     stack.write("b", {**widget, "spec": {"mode": "slow"}})
-    (said,) = row_of(stack, "it").refused
-    assert said == "`spec.mode` cannot change while the object exists (the mode is chosen once)"
+    (message,) = row_of(stack, "it").refused
+    assert message == "`spec.mode` cannot change while the object exists (the mode is chosen once)"
     stack.write("b", annotated({**widget, "spec": {"mode": "slow"}}, recreate="true"))
     assert outcomes(stack.apply())["it"] == "recreated"

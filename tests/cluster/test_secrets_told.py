@@ -84,7 +84,7 @@ def test_what_the_server_quotes_is_masked(
         main(["env", "add", "minikube", "--no-preset", "--context", "minikube", "--namespace", namespace])
         == 0
     )
-    Path("components/a.yaml").write_text("---\n".join(json.dumps(each) + "\n" for each in WRONG[wrong]))
+    Path("components/a.yaml").write_text("---\n".join(json.dumps(obj) + "\n" for obj in WRONG[wrong]))
     for words in (
         ["apply", "minikube", "--yes"],
         ["diff", "minikube"],
@@ -92,9 +92,9 @@ def test_what_the_server_quotes_is_masked(
     ):
         capsys.readouterr()
         code = main(words)
-        shown = "".join(capsys.readouterr())
-        assert code != 70, shown
+        output = "".join(capsys.readouterr())
+        assert code != 70, output
         for hidden in ("cAn4ry", ENCODED, ENCODED[4:-4], base64.b64encode(ENCODED.encode()).decode()[4:-4]):
-            assert hidden not in shown, shown
+            assert hidden not in output, output
     if wrong == "denied":
-        assert "********" in shown
+        assert "********" in output

@@ -118,12 +118,12 @@ def test_jobs_run_and_their_pods_know_each_other(
     status = json.loads(terminal.run("status", "gke", *chosen, "-o", "json"))
     assert status["ok"] and len(status["components"]) == len(JOBS)
     for component in status["components"]:
-        (shown,) = [each for each in component["objects"] if each["kind"] == "TFJob"]
-        name, roles = shown["name"], JOBS[shown["name"]][2]
+        (row,) = [obj for obj in component["objects"] if obj["kind"] == "TFJob"]
+        name, roles = row["name"], JOBS[row["name"]][2]
         configs = {pod_name: tf_config(pod) for pod_name, pod in pods[name].items()}
         assert configs == expected_configs(namespace, name, roles)
-        assert shown["state"] == "ready"
-        assert {each["name"] for each in shown["pods"]} == pods[name].keys()
+        assert row["state"] == "ready"
+        assert {pod["name"] for pod in row["pods"]} == pods[name].keys()
     assert_nothing_was_forbidden(started)
 
 
@@ -168,7 +168,7 @@ def running_pods(cluster: TestCluster, namespace: str, job: str, roles: Mapping[
 def tf_config(pod: Json) -> Any:
     """Give what a pod's container is told of the job, nothing for a job of one pod."""
     (container,) = pod["spec"]["containers"]
-    texts = [each["value"] for each in container.get("env", []) if each["name"] == "TF_CONFIG"]
+    texts = [entry["value"] for entry in container.get("env", []) if entry["name"] == "TF_CONFIG"]
     return json.loads(texts[0]) if texts else None
 
 

@@ -57,8 +57,8 @@ def _tfjob(name: str) -> Json:
     }
 
 
-def _is_true(found: Json, condition: str) -> bool:
-    rows = found.get("status", {}).get("conditions") or []  # null in a CRD that was just made
+def _is_true(live: Json, condition: str) -> bool:
+    rows = live.get("status", {}).get("conditions") or []  # null in a CRD that was just made
     return any(row["type"] == condition and row["status"] == "True" for row in rows)
 
 

@@ -56,14 +56,14 @@ def shell(tmp_path: Path, gke: TestCluster, namespace: str, proxy: Troubled) -> 
         "environments/prod/environment.yaml": ENVIRONMENT.format(gke.context, namespace),
     }
     root = write_tree(tmp_path / "app", tree)
-    with closing(Shell(root=root, kubeconfig=tmp_path / "troubled-kubeconfig")) as one:
-        yield one
+    with closing(Shell(root=root, kubeconfig=tmp_path / "troubled-kubeconfig")) as opened:
+        yield opened
 
 
 def there(cluster: TestCluster, namespace: str, kind: str = "configmaps") -> dict[str, Any]:
     """Give the objects of a kind that the app has made, by name."""
     query = f"/api/v1/namespaces/{namespace}/{kind}?labelSelector=mlstack.dev%2Fcomponent"
-    return {found["metadata"]["name"]: found for found in cluster.request("GET", query)["items"]}
+    return {obj["metadata"]["name"]: obj for obj in cluster.request("GET", query)["items"]}
 
 
 def apply(shell: Shell, *words: str) -> str:
@@ -106,9 +106,9 @@ def test_a_storm_of_refusals_is_ridden_out(
         write.to_yaml_documents([config_map(f"many-{number:02}", key="new") for number in range(3, MANY)])
     )
     apply(shell)
-    found = there(gke, namespace)
-    assert sorted(found) == [f"many-{number:02}" for number in range(3, MANY)]
-    assert {one["data"]["key"] for one in found.values()} == {"new"}
+    maps = there(gke, namespace)
+    assert sorted(maps) == [f"many-{number:02}" for number in range(3, MANY)]
+    assert {obj["data"]["key"] for obj in maps.values()} == {"new"}
     assert proxy.troubled
 
 
@@ -130,16 +130,16 @@ def test_no_secret_is_told_or_written_down(
 ) -> None:
     encoded = base64.b64encode(PASSWORD.encode()).decode()
     plan = tmp_path / "plan.json"
-    said = []
+    texts = []
 
     def run(*words: str) -> None:
         code, ran = shell.run(*words)
         assert code in (0, 1), ran.err
-        said.append(ran.out + ran.err)
+        texts.append(ran.out + ran.err)
 
     run("diff", "prod")
     run("plan", "prod", "--out", str(plan))
-    said.append(plan.read_text())
+    texts.append(plan.read_text())
     for output in ("table", "json"):
         run("apply", "prod", "--yes", "-o", output)
     gke.kubectl(
@@ -159,7 +159,7 @@ def test_no_secret_is_told_or_written_down(
         ("delete", "prod", "--yes"),
     ):
         run(*words)
-    assert not [text for text in said if PASSWORD in text or encoded in text]
+    assert not [text for text in texts if PASSWORD in text or encoded in text]
     inventory = json.dumps(gke.request("GET", f"/api/v1/namespaces/{namespace}/configmaps"))
     assert PASSWORD not in inventory
     assert encoded not in inventory

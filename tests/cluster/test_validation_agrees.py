@@ -41,8 +41,8 @@ def read(files: Sequence[Path]) -> Crds:
 
 @cache
 def _read(file: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = yaml.load(file.read_text("utf-8"), yaml.CSafeLoader)
-    return found
+    data: Mapping[str, Any] = yaml.load(file.read_text("utf-8"), yaml.CSafeLoader)
+    return data
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +69,14 @@ def with_upstream(control_plane: ControlPlane, upstream_files: list[Path]) -> It
 
 
 def faults(data: Mapping[str, Any], crds: Crds = ()) -> list[str]:
-    found = validate_objects([KubeObject(data=data)], load_schemas(f"1.{SERVED}"), crds=crds).faults
-    return [f"{fault.path}: {fault.message}" for fault in found if fault.severity == "error"]
+    faults_of_all = validate_objects([KubeObject(data=data)], load_schemas(f"1.{SERVED}"), crds=crds).faults
+    return [f"{fault.path}: {fault.message}" for fault in faults_of_all if fault.severity == "error"]
 
 
-def check(variant: Variant, data: Mapping[str, Any], said: str | None, crds: Crds = ()) -> None:
-    found = faults(data, crds)
-    assert (said is not None) == variant.refused, said
-    assert bool(found) == variant.refused, f"server: {said}, offline: {found}"
+def check(variant: Variant, data: Mapping[str, Any], refusal: str | None, crds: Crds = ()) -> None:
+    offline = faults(data, crds)
+    assert (refusal is not None) == variant.refused, refusal
+    assert bool(offline) == variant.refused, f"server: {refusal}, offline: {offline}"
 
 
 @pytest.mark.parametrize("name", sorted(MANIFESTS))
@@ -85,7 +85,7 @@ def test_sound_objects_are_taken(name: str, minikube: TestCluster) -> None:
     assert faults(MANIFESTS[name]) == []
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: one.id)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.id)
 def test_variants_get_the_same_verdict(variant: Variant, minikube: TestCluster) -> None:
     data = variant.build()
     check(variant, data, dryrun.refusal(minikube, data, Kinds.builtin()))
@@ -98,7 +98,7 @@ def test_sound_jobs_are_taken(name: str, with_ours: TestCluster) -> None:
     assert faults(JOBS[name], crds) == []
 
 
-@pytest.mark.parametrize("variant", JOB_VARIANTS, ids=lambda one: one.id)
+@pytest.mark.parametrize("variant", JOB_VARIANTS, ids=lambda variant: variant.id)
 def test_jobs_get_the_same_verdict(variant: Variant, with_ours: TestCluster) -> None:
     crds, data = read(OURS), variant.build(JOBS)
     check(variant, data, dryrun.refusal(with_ours, data, Kinds.builtin().with_crds(crds)), crds)
@@ -119,16 +119,16 @@ def test_jobs_spoilt_by_one_step_get_the_same_verdict(name: str, with_ours: Test
 def check_mutations(data: Mapping[str, Any], cluster: TestCluster, crds: Crds) -> None:
     kinds, different = Kinds.builtin().with_crds(crds), []
     for step, spoilt in mutations(data):
-        said, found = dryrun.refusal(cluster, spoilt, kinds), faults(spoilt, crds)
-        if bool(said) != bool(found):
-            different.append((step, said, found))
+        refusal, offline = dryrun.refusal(cluster, spoilt, kinds), faults(spoilt, crds)
+        if bool(refusal) != bool(offline):
+            different.append((step, refusal, offline))
     assert different == []
 
 
 @pytest.mark.parametrize(
     "variant",
-    [one for one in JOB_VARIANTS if not one.refused and one.path != "status"],
-    ids=lambda one: one.id,
+    [variant for variant in JOB_VARIANTS if not variant.refused and variant.path != "status"],
+    ids=lambda variant: variant.id,
 )
 def test_what_ours_take_upstream_takes_too(
     variant: Variant, with_upstream: TestCluster, upstream_files: list[Path]
@@ -148,9 +148,9 @@ def test_nothing_is_said_of_what_the_server_takes(minikube: TestCluster, tmp_pat
     kinds, different = Kinds.builtin().with_crds(crds), []
     for name, (_, value) in cases.items():
         data = accepted.resource(value, name)
-        said, found = dryrun.refusal(minikube, data, kinds), faults(data, crds)
-        if said or found:
-            different.append((value, said, found))
+        refusal, offline = dryrun.refusal(minikube, data, kinds), faults(data, crds)
+        if refusal or offline:
+            different.append((value, refusal, offline))
     dryrun.remove((minikube, files))
     assert different == []
 
@@ -159,17 +159,17 @@ def test_kinds_are_those_that_the_server_names(minikube: TestCluster) -> None:
     """Plural and scope of every built-in kind that the server serves by default."""
     expected = {(kind.api_version, kind.kind): kind for kind in Kinds.builtin() if kind.is_served_by(SERVED)}
     groups = minikube.request("GET", "/apis")["groups"]
-    versions = ["v1", *(one["groupVersion"] for group in groups for one in group["versions"])]
-    seen = 0
+    versions = ["v1", *(version["groupVersion"] for group in groups for version in group["versions"])]
+    count = 0
     for version in versions:
         root = f"/api/{version}" if version == "v1" else f"/apis/{version}"
-        for one in minikube.request("GET", root)["resources"]:
-            kind = expected.get((version, one["kind"]))
-            if kind is None or "/" in one["name"] or "list" not in one["verbs"]:
+        for row in minikube.request("GET", root)["resources"]:
+            kind = expected.get((version, row["kind"]))
+            if kind is None or "/" in row["name"] or "list" not in row["verbs"]:
                 continue
-            assert (one["name"], one["namespaced"]) == (kind.plural, kind.namespaced), one
-            seen += 1
-    assert seen > 50
+            assert (row["name"], row["namespaced"]) == (kind.plural, kind.namespaced), row
+            count += 1
+    assert count > 50
 
 
 def test_enumerations_are_those_that_the_server_names(minikube: TestCluster) -> None:
@@ -180,7 +180,7 @@ def test_enumerations_are_those_that_the_server_names(minikube: TestCluster) -> 
         if path.startswith("api"):
             document = minikube.request("GET", entry["serverRelativeURL"])
             named |= document.get("components", {}).get("schemas", {})
-    seen = 0
+    count = 0
     for definition, fields in enums().items():
         for field, values in fields.items():
             described = named.get(definition, {}).get("properties", {}).get(field, {})
@@ -188,5 +188,5 @@ def test_enumerations_are_those_that_the_server_names(minikube: TestCluster) -> 
             if allowed:
                 ours = {value for value, since in values.items() if since <= SERVED}
                 assert ours <= set(allowed), (definition, field)
-                seen += 1
-    assert seen > 40
+                count += 1
+    assert count > 40

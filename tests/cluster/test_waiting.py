@@ -49,7 +49,7 @@ class Background:
     def _hear(self, event: RunEvent) -> None:
         self.told_s.append((time.monotonic() - self.begun_s, event))
 
-    def told(self, text: str) -> float:
+    def when(self, text: str) -> float:
         """Give the second at which something was told, waiting for it."""
 
         def look() -> float | None:
@@ -102,7 +102,7 @@ def test_a_pod_without_gpu_is_told_soon(stack: Stack) -> None:
     stack.write("web", deployment(**GPU))
     run = Background(stack, timeout_s=8)
     reason = "no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient nvidia.com/gpu)"
-    run.told(reason)
+    run.when(reason)
     error = run.failure()
     assert error.reasons == (f"Deployment {stack.namespace}/web: 0 of 1 pods ready: {reason}",)
     assert states(error.partial) == {"web": "waiting"}
@@ -114,7 +114,7 @@ def test_a_rollout_says_what_its_new_pod_waits_for(stack: Stack) -> None:
     stack.write("web", deployment(**GPU))
     run = Background(stack, timeout_s=7)
     why = "0 of 1 new pods ready: no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient"
-    run.told(why)
+    run.when(why)
     row = stack.status().components[0].objects[0]
     assert (row.state, row.reason.startswith(why)) == ("waiting", True)
     assert row.reason in run.failure().message
@@ -128,12 +128,12 @@ def test_a_probe_that_fails_is_told_while_waiting(
     probe = {"httpGet": {"path": "/healthz", "port": 8080}}
     stack.write("web", unready(kind, readinessProbe=probe))
     run = Background(stack, timeout_s=8, wait_for_jobs=True)
-    run.told("container main runs, but its readiness probe (GET /healthz on port 8080) has not succeeded yet")
-    said = "Readiness probe failed: HTTP probe failed with statuscode: 503"
-    say_unhealthy(minikube, namespace, said)
-    run.told(f"container main: {said}")
-    assert f"0 of 1 pods ready: container main: {said}" in stack.status().components[0].objects[0].reason
-    assert said in run.failure().message
+    run.when("container main runs, but its readiness probe (GET /healthz on port 8080) has not succeeded yet")
+    message = "Readiness probe failed: HTTP probe failed with statuscode: 503"
+    say_unhealthy(minikube, namespace, message)
+    run.when(f"container main: {message}")
+    assert f"0 of 1 pods ready: container main: {message}" in stack.status().components[0].objects[0].reason
+    assert message in run.failure().message
 
 
 def unready(kind: str, **container: Any) -> dict[str, Any]:
@@ -171,11 +171,11 @@ def test_a_quota_is_told_as_what_it_is(stack: Stack, minikube: TestCluster, name
     }
     minikube.request("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
     minikube.wait_for(
-        f"/api/v1/namespaces/{namespace}/resourcequotas/gpus", lambda one: one["status"].get("used")
+        f"/api/v1/namespaces/{namespace}/resourcequotas/gpus", lambda quota: quota["status"].get("used")
     )
     stack.write("web", deployment(replicas=2, **SMALL))
     run = Background(stack, timeout_s=8)
-    run.told("1 of 2 pods ready: waiting for quota: exceeded quota: gpus")
+    run.when("1 of 2 pods ready: waiting for quota: exceeded quota: gpus")
     assert "waiting for quota" in run.failure().message
 
 
@@ -184,7 +184,7 @@ def test_an_image_that_cannot_be_pulled_ends_the_wait(stack: Stack) -> None:
     begun_s = stack.clock.now_s()
     stack.write("web", annotated(deployment(**SMALL), waiting="ImagePullBackOff"))
     run = Background(stack)
-    run.told("container main: ImagePullBackOff")
+    run.when("container main: ImagePullBackOff")
     error = run.failure()
     assert "failed: 0 of 1 pods ready: container main: ImagePullBackOff" in error.message
     assert stack.clock.now_s() - begun_s > 25
@@ -249,7 +249,7 @@ def test_a_stateful_set_that_is_stuck_says_what_to_do(
         stack.apply(wait=True)
     stack.write("a", workload())
     run = Background(stack, timeout_s=60)
-    run.told("a StatefulSet does not replace such a pod by itself: kubectl delete pod db-0")
+    run.when("a StatefulSet does not replace such a pod by itself: kubectl delete pod db-0")
     minikube.kubectl("delete", "pod", "db-0", "-n", namespace)
     assert states(run.end()) == {"db": "ready"}
 
@@ -277,11 +277,11 @@ def test_a_wait_outlives_a_restart_of_the_api_server(
 ) -> None:
     stack.write("web", deployment(replicas=2, **GPU))
     run = Background(stack, timeout_s=120)
-    run.told("Insufficient nvidia.com/gpu")
+    run.when("Insufficient nvidia.com/gpu")
     minikube.machinery.kill_apiserver()
-    run.told("the API server does not answer")
+    run.when("the API server does not answer")
     minikube.machinery.start_apiserver()
-    run.told("the API server answers again")
+    run.when("the API server answers again")
     remove = [{"op": "remove", "path": "/spec/template/spec/containers/0/resources"}]
     wait_until(lambda: _patched(minikube, namespace, remove), what="the server to take a patch", timeout_s=40)
     assert states(run.end()) == {"web": "ready"}
@@ -301,7 +301,7 @@ def test_an_object_that_somebody_makes_anew_ends_the_wait(
 ) -> None:
     stack.write("web", deployment(**GPU))
     run = Background(stack, timeout_s=60)
-    run.told("Insufficient nvidia.com/gpu")
+    run.when("Insufficient nvidia.com/gpu")
     minikube.kubectl("delete", "deployment", "web", "-n", namespace, "--wait=true")
     minikube.kubectl("create", "deployment", "web", "--image=a", "-n", namespace)
     assert "somebody deleted it and made it anew" in run.failure(30).message
@@ -312,7 +312,7 @@ def test_an_object_that_somebody_deletes_ends_the_wait(
 ) -> None:
     stack.write("web", deployment(**GPU))
     run = Background(stack, timeout_s=60)
-    run.told("Insufficient nvidia.com/gpu")
+    run.when("Insufficient nvidia.com/gpu")
     minikube.kubectl("delete", "deployment", "web", "-n", namespace, "--wait=true")
     assert "somebody deleted it while it was waited for" in run.failure(30).message
 
@@ -345,12 +345,12 @@ def test_forty_workloads_in_eight_namespaces(stack: Stack, minikube: TestCluster
     spaces = [f"{namespace}-{number}" for number in range(8)]
     for name in spaces:
         minikube.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-    made = []
+    manifests = []
     for name in spaces:
         for number in range(5):
-            one = deployment(f"web-{number}", resources={"requests": {"cpu": "1m"}})
-            made.append({**one, "metadata": {**one["metadata"], "namespace": name}})
-    stack.write("web", *made)
+            manifest = deployment(f"web-{number}", resources={"requests": {"cpu": "1m"}})
+            manifests.append({**manifest, "metadata": {**manifest["metadata"], "namespace": name}})
+    stack.write("web", *manifests)
     try:
         result = stack.apply(wait=True, timeout_s=120)
         assert {row.state for row in result.objects} == {"ready"}
@@ -363,12 +363,12 @@ def test_forty_workloads_in_eight_namespaces(stack: Stack, minikube: TestCluster
 def widgets(minikube: TestCluster) -> Iterator[None]:
     """A kind with a status that nobody but the test writes, for one test."""
     group = "readyrules.example.com"
-    made = crd(group=group)
-    version = made["spec"]["versions"][0]
+    definition = crd(group=group)
+    version = definition["spec"]["versions"][0]
     version["subresources"] = {"status": {}}
     status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version["schema"]["openAPIV3Schema"]["properties"]["status"] = status
-    minikube.request("POST", DEFINITIONS, made)
+    minikube.request("POST", DEFINITIONS, definition)
     minikube.wait_for(f"{DEFINITIONS}/widgets.{group}", is_established)
     yield
     minikube.kubectl("delete", "crd", f"widgets.{group}", "--ignore-not-found", "--wait=true")
@@ -399,15 +399,15 @@ readiness:
     widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"parts": 9}}
     stack.write("machine", widget)
     run = Background(stack, timeout_s=60)
-    run.told("its controller has not seen the newest version yet")
+    run.when("its controller has not seen the newest version yet")
     tell(observedGeneration=1, conditions=[usable("False", "7 of 9 parts")])
-    run.told("7 of 9 parts")
+    run.when("7 of 9 parts")
     tell(observedGeneration=1, conditions=[usable("True", "")])
     assert states(run.end()) == {"w": "ready"}
     assert stack.status().ok
     stack.write("machine", {**widget, "spec": {"parts": 10}})
     run = Background(stack, timeout_s=60)
-    run.told("its controller has not seen the newest version yet")
+    run.when("its controller has not seen the newest version yet")
     tell(observedGeneration=2, phase="Lost", message="at sea", conditions=[usable("False", "")])
     assert "`status.phase` is Lost: at sea" in run.failure(30).message
     assert not stack.status().ok

@@ -39,13 +39,13 @@ def make_it_fit(shell: Shell) -> None:
     write_tree(shell.root, {"components/web.yaml": write.to_yaml_documents([deployment()])})
 
 
-def told(started: Started, text: str, *, timeout_s: float = 40) -> None:
+def wait_for_text(started: Started, text: str, *, timeout_s: float = 40) -> None:
     wait_until(lambda: text in started.err, what=text, timeout_s=timeout_s, details=lambda: started.err)
 
 
 def test_the_reason_stands_in_a_log_soon_and_ctrl_c_ends_the_wait(shell: Shell) -> None:
     run = shell.start("apply", "gke")
-    told(run, NO_GPU)
+    wait_for_text(run, NO_GPU)
     begun_s = time.monotonic()
     run.interrupt()
     assert run.end() == 130
@@ -55,7 +55,7 @@ def test_the_reason_stands_in_a_log_soon_and_ctrl_c_ends_the_wait(shell: Shell) 
 
 def test_a_wait_that_was_killed_leaves_nothing_behind(shell: Shell) -> None:
     run = shell.start("apply", "gke")
-    told(run, NO_GPU)
+    wait_for_text(run, NO_GPU)
     run.kill()
     make_it_fit(shell)
     code, again = shell.run("apply", "gke", "--yes")
@@ -65,7 +65,7 @@ def test_a_wait_that_was_killed_leaves_nothing_behind(shell: Shell) -> None:
 def test_a_slow_server_is_waited_for(shell: Shell, proxy: Troubled) -> None:
     proxy.delay_s = 0.2
     run = shell.start("apply", "gke", "--timeout", "15s")
-    told(run, NO_GPU)
+    wait_for_text(run, NO_GPU)
     assert run.end() == 7
     make_it_fit(shell)
     assert shell.run("apply", "gke", "--yes")[0] == 0
@@ -82,14 +82,14 @@ def test_a_slow_server_is_waited_for(shell: Shell, proxy: Troubled) -> None:
     ids=["expired", "too many", "internal", "broken"],
 )
 def test_watches_that_are_refused_are_tried_again(shell: Shell, proxy: Troubled, answer: Answer) -> None:
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
 
     def trouble(method: str, path: str) -> Answer | None:
         if "watch=true" not in path:
             return None
         kind = path.partition("?")[0]
-        seen[kind] = seen.get(kind, 0) + 1
-        return answer if seen[kind] % 3 else None
+        counts[kind] = counts.get(kind, 0) + 1
+        return answer if counts[kind] % 3 else None
 
     proxy.trouble = trouble
     make_it_fit(shell)
@@ -99,9 +99,9 @@ def test_watches_that_are_refused_are_tried_again(shell: Shell, proxy: Troubled,
 
 def test_a_restart_of_the_api_server_is_outlived(shell: Shell, gke: TestCluster, namespace: str) -> None:
     run = shell.start("apply", "gke", "--timeout", "3m")
-    told(run, NO_GPU)
+    wait_for_text(run, NO_GPU)
     gke.machinery.kill_apiserver()
-    told(run, "the API server does not answer")
+    wait_for_text(run, "the API server does not answer")
     gke.machinery.start_apiserver()
     remove = '[{"op": "remove", "path": "/spec/template/spec/containers/0/resources"}]'
     patch = ("patch", "deployment", "web", "-n", namespace, "--type=json", "-p", remove)

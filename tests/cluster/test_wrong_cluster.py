@@ -45,8 +45,8 @@ class Person(Shell):
         """Run a command that the cluster fails; give what it says, one error, having written nothing."""
         before = read_tree(self.root)
         code, ran = self.run(*words)
-        told = [line for line in ran.err.splitlines() if line.startswith("error: ")]
-        assert (code, len(told)) == (6, 1), ran.err
+        errors = [line for line in ran.err.splitlines() if line.startswith("error: ")]
+        assert (code, len(errors)) == (6, 1), ran.err
         assert "\nhint: " in ran.err
         assert read_tree(self.root) == before
         return ran.err
@@ -68,10 +68,10 @@ def shell(tmp_path: Path, kubeconfig: Path, namespace: str) -> Iterator[Person]:
 def ours(cluster: TestCluster, namespace: str) -> set[str]:
     """Give the names of the ConfigMaps that components of the app have made."""
     query = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector=mlstack.dev%2Fcomponent"
-    return {found["metadata"]["name"] for found in cluster.request("GET", query)["items"]}
+    return {obj["metadata"]["name"] for obj in cluster.request("GET", query)["items"]}
 
 
-def told(out: str, outcome: str) -> set[str]:
+def namespaces_of(out: str, outcome: str) -> set[str]:
     """Give the names of the objects whose line says how they ended."""
     lines = [line.split() for line in out.splitlines() if line.startswith(outcome)]
     return {words[2].rstrip(":").rpartition("/")[2] for words in lines}
@@ -82,11 +82,11 @@ def test_somebody_without_any_right_is_told_which_one_is_missing(
     shell: Person, minikube: TestCluster, words: tuple[str, ...]
 ) -> None:
     shell.log_in(minikube.login(minikube.nobody))
-    said = shell.refused(*words)
+    err = shell.refused(*words)
     if words[0] in ("status", "delete"):
-        assert 'User "nobody" cannot get resource "configmaps"' in said
+        assert 'User "nobody" cannot get resource "configmaps"' in err
     else:
-        assert "create, get, patch configmaps in namespace" in said
+        assert "create, get, patch configmaps in namespace" in err
 
 
 def test_somebody_who_may_only_look_is_told_so_and_changes_nothing(
@@ -96,9 +96,9 @@ def test_somebody_who_may_only_look_is_told_so_and_changes_nothing(
     assert shell.run("status", *ONE)[0] == 1
     for words in (("diff", *ONE), ("apply", *ONE, "--dry-run")):
         assert "  create, patch configmaps in namespace" in shell.refused(*words)
-    said = shell.refused("apply", *ONE)
-    assert "  create, patch configmaps in namespace" in said
-    assert "  create, delete, get, update leases.coordination.k8s.io in namespace" in said
+    err = shell.refused("apply", *ONE)
+    assert "  create, patch configmaps in namespace" in err
+    assert "  create, delete, get, update leases.coordination.k8s.io in namespace" in err
     assert ours(minikube, namespace) == set()
 
 
@@ -144,7 +144,7 @@ def test_a_namespace_that_is_going_is_told_once_for_all_objects(
         begun_s = time.monotonic()
         code, ran = shell.run("apply", "prod", "--timeout", "5s")
         assert time.monotonic() - begun_s < 80
-        assert (code, told(ran.out, "failed")) == (7, {namespace})
+        assert (code, namespaces_of(ran.out, "failed")) == (7, {namespace})
         assert ran.err.count(f"`Namespace {namespace}`: is being deleted") == 1
         assert "example.org/stuck" in ran.err
         assert f"{MANY + 1} skipped" in ran.out.splitlines()[-1]
@@ -167,7 +167,7 @@ def test_a_server_that_goes_for_good_is_told_and_the_next_apply_finishes(
     assert started.err.count("waiting: the API server does not answer") == 1
     assert "Traceback" not in started.err
     assert "skipped" in started.out.splitlines()[-1]
-    assert told(started.out, "created") <= ours(minikube, namespace)
+    assert namespaces_of(started.out, "created") <= ours(minikube, namespace)
     assert shell.run("apply", "prod")[0] == 0
     assert len(ours(minikube, namespace)) == MANY + 1
 
@@ -182,11 +182,11 @@ def test_ctrl_c_ends_with_what_was_done_and_the_next_apply_finishes(
     assert started.end() == 130
     assert started.err.splitlines()[-1] == "interrupted"
     assert "Traceback" not in started.err
-    done = told(started.out, "created")
+    done = namespaces_of(started.out, "created")
     assert done == ours(minikube, namespace)
     assert " interrupted: " in shell.run("history", "prod")[1].out
     code, again = shell.run("apply", "prod")
-    assert (code, told(again.out, "unchanged")) == (0, done)
+    assert (code, namespaces_of(again.out, "unchanged")) == (0, done)
     assert len(ours(minikube, namespace)) == MANY + 1
 
 
@@ -202,7 +202,7 @@ def test_other_signals_end_a_run_like_ctrl_c(
     assert started.end() == code
     assert started.err.splitlines()[-1] == word
     assert "Traceback" not in started.err
-    assert told(started.out, "created") == ours(minikube, namespace)
+    assert namespaces_of(started.out, "created") == ours(minikube, namespace)
     assert minikube.kubectl("get", "lease", "-n", namespace, "-o", "name").stdout == ""
     assert " interrupted: " in shell.run("history", "prod")[1].out
     assert shell.run("apply", "prod")[0] == 0

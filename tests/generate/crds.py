@@ -348,7 +348,7 @@ def roles_schema(job: JobKind, schemas: Schemas) -> dict[str, Any]:
     quoted = ", ".join(f"'{role}'" for role in job.roles)
     *most, last = job.roles
     named = f"{', '.join(most)} and {last}" if most else last
-    known: Rule = (
+    known_roles: Rule = (
         f"self.all(t, t in [{quoted}])",
         f"replica types are {named}" if most else f"the only replica type is {last}",
     )
@@ -365,7 +365,7 @@ def roles_schema(job: JobKind, schemas: Schemas) -> dict[str, Any]:
                 "template": template_schema(job, schemas),
             },
         },
-        "x-kubernetes-validations": rules(known, *job.role_rules),
+        "x-kubernetes-validations": rules(known_roles, *job.role_rules),
     }
 
 

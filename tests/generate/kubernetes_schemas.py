@@ -121,62 +121,62 @@ _TABLE_HEAD = """\
 @cache
 def enums() -> Mapping[str, Mapping[str, Mapping[str, int]]]:
     """Read `enums.txt`: definition, field, value and the first minor version that knows it (0: all)."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    minors: dict[str, dict[str, dict[str, int]]] = {}
     for line in ENUMS.read_text("utf-8").splitlines():
         if not line.startswith("#"):
             definition, field, *values = line.split()
             pairs = (value.partition("@") for value in values)
             since = {value: int(minor or 0) for value, _, minor in pairs}
-            found.setdefault(f"io.k8s.api.{definition}", {})[field] = since
-    return found
+            minors.setdefault(f"io.k8s.api.{definition}", {})[field] = since
+    return minors
 
 
 def compact(name: str, schema: Mapping[str, Any], minor: int) -> dict[str, Any]:
     """Reduce a definition to what a check needs; references keep the definition's name alone."""
     if name in SPECIAL:
         return dict(SPECIAL[name])
-    kept = _reduced(schema)
+    reduced = _reduced(schema)
     if name in NOT_REQUIRED:
-        kept["required"] = [field for field in kept["required"] if field not in NOT_REQUIRED[name]]
+        reduced["required"] = [field for field in reduced["required"] if field not in NOT_REQUIRED[name]]
     gvks = schema.get("x-kubernetes-group-version-kind", ())
     if len(gvks) == 1:
-        kept["gvk"] = [gvks[0]["group"], gvks[0]["version"], gvks[0]["kind"]]
+        reduced["gvk"] = [gvks[0]["group"], gvks[0]["version"], gvks[0]["kind"]]
     for field, values in enums().get(name, {}).items():
-        described = kept["properties"].get(field, {})
+        described = reduced["properties"].get(field, {})
         described = described.get("items", described)
         described["enum"] = [value for value, since in values.items() if since <= minor]
-    return kept
+    return reduced
 
 
 def _reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
     if "$ref" in schema:
         return {"$ref": schema["$ref"].rpartition("/")[2]}
-    kept = {key: schema[key] for key in KEPT if key in schema}
-    if isinstance(kept.get("type"), list):
-        (kept["type"],) = (name for name in kept["type"] if name != "null")
-    if kept.get("format") == "double":
-        del kept["format"]
+    reduced = {key: schema[key] for key in KEPT if key in schema}
+    if isinstance(reduced.get("type"), list):
+        (reduced["type"],) = (name for name in reduced["type"] if name != "null")
+    if reduced.get("format") == "double":
+        del reduced["format"]
     if "properties" in schema:
-        kept["properties"] = {
+        reduced["properties"] = {
             name: _reduced(schema["properties"][name]) for name in sorted(schema["properties"])
         }
     if "items" in schema:
-        kept["items"] = _reduced(schema["items"])
+        reduced["items"] = _reduced(schema["items"])
     if isinstance(schema.get("additionalProperties"), dict):
-        kept["additionalProperties"] = _reduced(schema["additionalProperties"])
-    return kept
+        reduced["additionalProperties"] = _reduced(schema["additionalProperties"])
+    return reduced
 
 
 def reachable(definitions: Definitions, minor: int) -> set[str]:
     """Name the definitions that objects of the root kinds can contain."""
     todo = list(root_kinds(definitions).values())
-    seen: set[str] = set()
+    names: set[str] = set()
     while todo:
         name = todo.pop()
-        if name not in seen:
-            seen.add(name)
+        if name not in names:
+            names.add(name)
             todo += references(compact(name, definitions[name], minor))
-    return seen
+    return names
 
 
 def references(schema: Any) -> Iterator[str]:

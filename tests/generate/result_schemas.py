@@ -110,26 +110,26 @@ def _results() -> dict[str, type]:
     """Give the type behind each kind of result: whatever has a view, but for schemas, which are their own."""
     for module in ("views_app", "views_deploy", "views_packages"):
         import_module(f"mlstack.cli.{module}")
-    shown = {*page.VIEWS, *page.TABLE_VIEWS} - {"SchemaResult"}
+    printed = {*page.VIEWS, *page.TABLE_VIEWS} - {"SchemaResult"}
     kinds: dict[str, type] = {}
     for info in walk_packages(mlstack.__path__, "mlstack."):
         if info.name == "mlstack.__main__":
             continue
-        for name, found in vars(import_module(info.name)).items():
-            if is_dataclass(found) and found.__module__ == info.name:
-                _TYPES[name] = found
-                tells = {"api_version", "kind"} <= set(found.__annotations__)
-                kinds |= {name: found} if name in shown or tells else {}
-    for name, found in list(kinds.items()):
-        if "api_version" in found.__annotations__:  # it says itself what it is
+        for name, member in vars(import_module(info.name)).items():
+            if is_dataclass(member) and member.__module__ == info.name:
+                _TYPES[name] = member
+                tells = {"api_version", "kind"} <= set(member.__annotations__)
+                kinds |= {name: member} if name in printed or tells else {}
+    for name, member in list(kinds.items()):
+        if "api_version" in member.__annotations__:  # it says itself what it is
             del kinds[name]
-            kinds |= dict.fromkeys(get_args(_hints(found)["kind"]), found)
+            kinds |= dict.fromkeys(get_args(_hints(member)["kind"]), member)
     return dict(sorted(kinds.items()))
 
 
-def _hints(found: type) -> dict[str, Any]:
+def _hints(kind: type) -> dict[str, Any]:
     """Give the types of fields; those that are imported for type checkers alone are found too."""
-    return get_type_hints(found, {**_TYPES, **vars(sys.modules[found.__module__])})
+    return get_type_hints(kind, {**_TYPES, **vars(sys.modules[kind.__module__])})
 
 
 _TYPES: dict[str, Any] = {}
@@ -161,23 +161,23 @@ def _helps(kind: type) -> dict[str, str]:
     return {key.field: key.schema["description"] for key in keys_of(kind) if "description" in key.schema}
 
 
-def _object(found: type, definitions: dict[str, Any]) -> dict[str, Any]:
-    hints, said = _hints(found), {**USUAL, **_helps(found), **_attributes(found)}
-    names = {field.name: camel(field.name) for field in fields(found)}
-    if found is EnvironmentDescription:  # the keys of its file stand among its own
+def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
+    hints, texts = _hints(kind), {**USUAL, **_helps(kind), **_attributes(kind)}
+    names = {field.name: camel(field.name) for field in fields(kind)}
+    if kind is EnvironmentDescription:  # the keys of its file stand among its own
         hints |= _hints(Environment)
-        said |= _helps(Environment)
+        texts |= _helps(Environment)
         settings = {"name": "name", "file": "file"} | {key.field: key.name for key in keys_of(Environment)}
         names = settings | {name: key for name, key in names.items() if name != "environment"}
     properties = {}
-    if "ok" not in names and hasattr(found, "ok"):
+    if "ok" not in names and hasattr(kind, "ok"):
         properties["ok"] = {"type": "boolean", "description": USUAL["ok"]}
     for name, key in names.items():
-        description = said.get(name)
-        made = _value(hints[name], definitions)
-        properties[key] = {**made, **({"description": description} if description else {})}
+        description = texts.get(name)
+        value = _value(hints[name], definitions)
+        properties[key] = {**value, **({"description": description} if description else {})}
     return {
-        "description": _sentence((found.__doc__ or "").split("\n\n")[0]),
+        "description": _sentence((kind.__doc__ or "").split("\n\n")[0]),
         "type": "object",
         "required": list(properties),
         "properties": properties,
@@ -193,7 +193,7 @@ def _value(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if origin is Literal:
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
-        return _either([_value(each, definitions) for each in inner if each is not type(None)], hint)
+        return _either([_value(part, definitions) for part in inner if part is not type(None)], hint)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": _value(inner[1], definitions)}
     if isinstance(origin, type) and issubclass(origin, Sequence):
@@ -201,40 +201,40 @@ def _value(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     return _named(hint, definitions)
 
 
-def _either(made: list[dict[str, Any]], hint: Any) -> dict[str, Any]:
+def _either(options: list[dict[str, Any]], hint: Any) -> dict[str, Any]:
     if type(None) not in get_args(hint):
-        return {"anyOf": made}
-    if len(made) == 1 and isinstance(made[0].get("type"), str):
-        return {**made[0], "type": [made[0]["type"], "null"]}
-    return {"anyOf": [*made, {"type": "null"}]}
+        return {"anyOf": options}
+    if len(options) == 1 and isinstance(options[0].get("type"), str):
+        return {**options[0], "type": [options[0]["type"], "null"]}
+    return {"anyOf": [*options, {"type": "null"}]}
 
 
-def _named(found: type, definitions: dict[str, Any]) -> dict[str, Any]:
-    if not is_dataclass(found) or "__str__" in found.__dict__:  # printed as their text
+def _named(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
+    if not is_dataclass(kind) or "__str__" in kind.__dict__:  # printed as their text
         return {"type": "string"}
-    if found.__name__ not in definitions:
-        definitions[found.__name__] = {}
-        definitions[found.__name__] = _object(found, definitions)
-    return {"$ref": f"#/$defs/{found.__name__}"}
+    if kind.__name__ not in definitions:
+        definitions[kind.__name__] = {}
+        definitions[kind.__name__] = _object(kind, definitions)
+    return {"$ref": f"#/$defs/{kind.__name__}"}
 
 
-def _attributes(found: type) -> dict[str, str]:
+def _attributes(kind: type) -> dict[str, str]:
     """Read what is said of each field: in the docstring, or in comments beside or above the field."""
-    text = re.split(r"\n\s*(?:Attributes|Args):\n", found.__doc__ or "")[1:]
-    said: dict[str, str] = {}
+    text = re.split(r"\n\s*(?:Attributes|Args):\n", kind.__doc__ or "")[1:]
+    texts: dict[str, str] = {}
     for name, words in re.findall(r"^ {8}(\w+): ((?:.|\n {9,})*)", text[0] if text else "", re.MULTILINE):
-        said[name] = _sentence(words)
+        texts[name] = _sentence(words)
     above: list[str] = []
-    for line in inspect.getsource(found).splitlines():
+    for line in inspect.getsource(kind).splitlines():
         code, _, beside = line.strip().partition("  # ")
         if code.startswith("# "):
             above.append(code[2:])
             continue
         field = re.match(r"(\w+): \S", code)
         if field and (above or beside):
-            said[field[1]] = _sentence(" ".join(above) or beside).removesuffix(".") + "."
+            texts[field[1]] = _sentence(" ".join(above) or beside).removesuffix(".") + "."
         above = []
-    return said
+    return texts
 
 
 def _sentence(words: str) -> str:

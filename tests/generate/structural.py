@@ -81,33 +81,33 @@ def typed(schemas: Schemas, name: str) -> dict[str, Any]:
 def _expanded(schemas: Schemas, schema: Schema, name: str) -> dict[str, Any]:
     if "$ref" in schema:
         return typed(schemas, schema["$ref"])
-    kept = {key: schema[key] for key in ("type", "format", "enum", "x-kubernetes-map-type") if key in schema}
+    shape = {key: schema[key] for key in ("type", "format", "enum", "x-kubernetes-map-type") if key in schema}
     required = {*schema.get("required", ()), *REQUIRED.get(name, ())}
     if required:
-        kept["required"] = sorted(required)
+        shape["required"] = sorted(required)
     if "properties" in schema:
-        kept["properties"] = {
+        shape["properties"] = {
             field: _expanded(schemas, inner, "") | TIGHTER.get((name, field), {})
             for field, inner in schema["properties"].items()
             if (name, field) not in LEFT_OUT
         }
     if name in RULES:
-        kept["x-kubernetes-validations"] = RULES[name]
+        shape["x-kubernetes-validations"] = RULES[name]
     if "items" in schema:
-        kept |= _list(schemas, schema)
+        shape |= _list(schemas, schema)
     if "additionalProperties" in schema:
-        kept["additionalProperties"] = _expanded(schemas, schema["additionalProperties"], "")
-    return kept
+        shape["additionalProperties"] = _expanded(schemas, schema["additionalProperties"], "")
+    return shape
 
 
 def _list(schemas: Schemas, schema: Schema) -> dict[str, Any]:
     """Write a list; the keys that name its items must be required or have a default."""
     items = _expanded(schemas, schema["items"], "")
-    kept = {
+    keywords = {
         key: schema[key] for key in ("x-kubernetes-list-type", "x-kubernetes-list-map-keys") if key in schema
     }
     keys: Iterable[str] = schema.get("x-kubernetes-list-map-keys", ())
     needed = {key for key in keys if "default" not in items["properties"][key]}
     if needed:
         items["required"] = sorted({*items.get("required", ()), *needed})
-    return {"items": items, **kept}
+    return {"items": items, **keywords}

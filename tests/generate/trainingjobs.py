@@ -138,7 +138,7 @@ def columns() -> list[dict[str, Any]]:
 
 def column(name: str) -> str:
     """Write where a field of the trainers is found, in any spelling."""
-    names = ",".join(f"'{each}'" for each in spellings(name))
+    names = ",".join(f"'{spelling}'" for spelling in spellings(name))
     return f".spec.trainer[{names}]"
 
 
@@ -233,7 +233,7 @@ def spec(schemas: Schemas) -> dict[str, Any]:
         "priority and priorityClassName both say the priority of the job: give one of them",
     )
     fixed = [stays(name) for name in ("image", "port", "ports_num", "ports_num_for_sparse")]
-    validations = [*rules(elastic, ranked, *ports(), mounts(), *fixed), *kept("pserver"), *kept("master")]
+    validations = [*rules(elastic, ranked, *ports(), mounts(), *fixed), *frozen("pserver"), *frozen("master")]
     return {**level(fields, validations), "required": ["trainer"]}
 
 
@@ -272,7 +272,7 @@ def level(
     twice = [once(name, (hints or {}).get(name, "")) for name in fields if len(spellings(name)) > 1]
     return {
         "type": "object",
-        "properties": {each: schema for name, schema in fields.items() for each in spellings(name)},
+        "properties": {spelling: schema for name, schema in fields.items() for spelling in spellings(name)},
         "x-kubernetes-validations": [*rules(*twice), *validations],
     }
 
@@ -286,10 +286,10 @@ def once(name: str, hint: str) -> Rule:
 
 def paths(name: str, owner: str = "self") -> list[str]:
     """Write in CEL where a field may be."""
-    return [f"{owner}.{each.replace('-', '__dash__')}" for each in spellings(name)]
+    return [f"{owner}.{spelling.replace('-', '__dash__')}" for spelling in spellings(name)]
 
 
-def given(name: str, owner: str = "self") -> str:
+def is_set(name: str, owner: str = "self") -> str:
     """Say in CEL that a field is given, in any spelling."""
     places = [f"has({path})" for path in paths(name, owner)]
     return places[0] if len(places) == 1 else f"({' || '.join(places)})"
@@ -301,7 +301,7 @@ def value(name: str, owner: str = "self", *, default: str = "") -> str:
     return f"({''.join(f'has({path}) ? {path} : ' for path in tried)}{last})" if tried else last
 
 
-def kept(role: str) -> list[dict[str, str]]:
+def frozen(role: str) -> list[dict[str, str]]:
     """Refuse that a role comes or goes while a job is there."""
     return rules((f"has(self.{role}) == has(oldSelf.{role})", f"{role} cannot be added or removed"))
 
@@ -309,8 +309,8 @@ def kept(role: str) -> list[dict[str, str]]:
 def stays(field: str) -> Rule:
     """Refuse a change of a field, its removal included, which a rule on the field itself would not see."""
     rule = (
-        f"{given(field)} == {given(field, 'oldSelf')}"
-        f" && (!{given(field)} || {value(field)} == {value(field, 'oldSelf')})"
+        f"{is_set(field)} == {is_set(field, 'oldSelf')}"
+        f" && (!{is_set(field)} || {value(field)} == {value(field, 'oldSelf')})"
     )
     return rule, f"{field} is immutable"
 
@@ -496,7 +496,7 @@ def status() -> dict[str, Any]:
 
 def setbacks() -> dict[str, Any]:
     """Write what went wrong several times in a row, so that another controller counts on."""
-    said = {
+    texts = {
         "failedTrainers": "Trainers that failed and still stand: others come for them later.",
         "trainerRetries": "How often in a row some failed.",
         "trainerRetryTime": "When others come for them; the pause doubles each time, up to a minute.",
@@ -518,7 +518,7 @@ def setbacks() -> dict[str, Any]:
         *(INT32, INT32, TIME, generation, STRING),
     )
     fields = {
-        name: {**kind, "description": text} for (name, text), kind in zip(said.items(), types, strict=True)
+        name: {**kind, "description": text} for (name, text), kind in zip(texts.items(), types, strict=True)
     }
     barred = {
         "type": "object",

@@ -159,5 +159,5 @@ def test_commands_print_what_was_approved(
 
 def _record(run: Runner, line: str) -> str:
     ran = run(line)
-    told = "".join(f"! {text}\n" for text in ran.err.splitlines())
-    return f"$ mlstack {line}\n{ran.out}{told}[{ran.code}]\n"
+    err = "".join(f"! {text}\n" for text in ran.err.splitlines())
+    return f"$ mlstack {line}\n{ran.out}{err}[{ran.code}]\n"

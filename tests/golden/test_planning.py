@@ -35,31 +35,31 @@ def deployed(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ru
 
 def record(run: Runner, line: str) -> str:
     ran = run(line)
-    told = "".join(f"! {text}\n" for text in ran.err.splitlines())
-    return f"$ mlstack {line}\n{ran.out}{told}[{ran.code}]\n"
+    err = "".join(f"! {text}\n" for text in ran.err.splitlines())
+    return f"$ mlstack {line}\n{ran.out}{err}[{ran.code}]\n"
 
 
 def test_plan(deployed: Runner, golden: Golden) -> None:
     deployed.ok("param set front color green")
     deployed.ok("param set front token other")
     deployed.ok("component rm back")
-    told = [record(deployed, "plan minikube --out plan.json")]
+    output = [record(deployed, "plan minikube --out plan.json")]
     text = Path("plan.json").read_text(encoding="utf-8")
-    told += ["$ cat plan.json\n" + RANDOM.sub("(random)", text)]
-    told += [record(deployed, line) for line in ("plan minikube -o json", "plan minikube --out plan")]
+    output += ["$ cat plan.json\n" + RANDOM.sub("(random)", text)]
+    output += [record(deployed, line) for line in ("plan minikube -o json", "plan minikube --out plan")]
     deployed.cluster("minikube").patch(FRONT, {"data": {"color": "blue"}}, manager="kubectl-edit")
-    told += [record(deployed, "apply plan.json")]
+    output += [record(deployed, "apply plan.json")]
     deployed.cluster("minikube").patch(FRONT, {"data": {"color": "red"}}, manager="kubectl-edit")
     deployed.ok("param set front replicas 4")
-    told += [record(deployed, "apply plan.json")]
+    output += [record(deployed, "apply plan.json")]
     deployed.ok("param unset front replicas")
-    told += [record(deployed, line) for line in ("apply plan.json --no-prune", "apply plan.json --no-wait")]
-    told += [record(deployed, line) for line in ("apply plan.json --no-wait", "apply ./other.json")]
-    golden("cli/plan.txt", "\n".join(told))
+    output += [record(deployed, line) for line in ("apply plan.json --no-prune", "apply plan.json --no-wait")]
+    output += [record(deployed, line) for line in ("apply plan.json --no-wait", "apply ./other.json")]
+    golden("cli/plan.txt", "\n".join(output))
 
 
 def test_drift(deployed: Runner, golden: Golden) -> None:
-    told = [record(deployed, "diff minikube --live")]
+    records = [record(deployed, "diff minikube --live")]
     cluster = deployed.cluster("minikube")
     cluster.patch(FRONT, {"data": {"color": "blue", "image": None}}, manager="kubectl-edit")
     cluster.patch(FRONT, {"data": {"args": "--fast"}}, manager="operator")
@@ -68,10 +68,10 @@ def test_drift(deployed: Runner, golden: Golden) -> None:
     )
     cluster.delete(ObjectRef("v1", "ConfigMap", "default", "back"))
     deployed.ok("param set front replicas 2")
-    told += [
+    records += [
         record(deployed, f"diff minikube --live{more}") for more in ("", " --summary", " -o json", " -o name")
     ]
-    golden("cli/drift.txt", "\n".join(told))
+    golden("cli/drift.txt", "\n".join(records))
 
 
 def test_comparisons(deployed: Runner, golden: Golden) -> None:

@@ -56,11 +56,11 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> AppDir:
 
 def of_gke(prototype: Prototype) -> Case:
     """Give the example that shows most of GKE."""
-    shown = sorted(prototype.examples.values(), key=lambda example: example.environment != "gke")
-    return Case(prototype, shown[0])
+    cases = sorted(prototype.examples.values(), key=lambda example: example.environment != "gke")
+    return Case(prototype, cases[0])
 
 
-@pytest.mark.parametrize("case", [of_gke(each) for each in examples.prototypes()], ids=str)
+@pytest.mark.parametrize("case", [of_gke(prototype) for prototype in examples.prototypes()], ids=str)
 def test_an_example_differs_in_what_clusters_differ_in(app: AppDir, case: Case) -> None:
     minikube, gke = (
         render.load(app, name, components=[case.component]).objects for name in ("minikube", "gke")
@@ -69,9 +69,9 @@ def test_an_example_differs_in_what_clusters_differ_in(app: AppDir, case: Case) 
     assert differences(minikube, gke) <= {**ALLOWED, **(WITH_GPUS if has_gpus else {})}.keys()
 
 
-def differences(one: Sequence[KubeObject], other: Sequence[KubeObject]) -> set[str]:
+def differences(first: Sequence[KubeObject], second: Sequence[KubeObject]) -> set[str]:
     """Give what the fields that differ belong to; a field that no row allows is given itself."""
-    mine, theirs = flat(one), flat(other)
+    mine, theirs = flat(first), flat(second)
     paths = {path for path in {*mine, *theirs} if mine.get(path) != theirs.get(path)}
     return {row_of(path) for path in paths}
 
@@ -85,9 +85,9 @@ def flat(objects: Sequence[KubeObject]) -> dict[str, Any]:
     """Give every value by its path; definitions are the same bytes wherever they go."""
     return {
         path: value
-        for each in objects
-        if each.kind != "CustomResourceDefinition"
-        for path, value in leaves(each.data, f"{each.kind}/{each.name}")
+        for obj in objects
+        if obj.kind != "CustomResourceDefinition"
+        for path, value in leaves(obj.data, f"{obj.kind}/{obj.name}")
     }
 
 

@@ -55,14 +55,14 @@ def crds(app: AppDir) -> Sequence[Mapping[str, Any]]:
 @pytest.fixture(scope="module")
 def upstream_crds(rendered: Rendered) -> Sequence[Mapping[str, Any]]:
     # TrainingJobs of EDL's time had no schema: ours is the only one there is.
-    objects = [each for case in examples.cases() for each in rendered(case)]
+    objects = [obj for case in examples.cases() for obj in rendered(case)]
     files = [*upstream.crds_of(objects), trainingjobs.FILES[0]]
     return [yaml.load(file.read_text(), yaml.CSafeLoader) for file in files]
 
 
 @pytest.mark.parametrize("case", examples.cases(), ids=str)
 def test_an_example_renders_as_approved(rendered: Rendered, case: Case, golden: Golden) -> None:
-    documents = (readable(each.data) for each in rendered(case))
+    documents = (readable(obj.data) for obj in rendered(case))
     golden(f"prototypes/{case}.yaml", write.to_yaml_documents(documents))
 
 
@@ -94,7 +94,7 @@ def test_an_example_has_no_fault(
 def test_an_example_passes_upstreams_definitions(
     rendered: Rendered, upstream_crds: Sequence[Mapping[str, Any]], case: Case
 ) -> None:
-    others = [each for each in rendered(case) if each.kind != "CustomResourceDefinition"]
+    others = [obj for obj in rendered(case) if obj.kind != "CustomResourceDefinition"]
     assert errors(validate_objects(others, load_schemas(NEWEST), crds=upstream_crds).faults) == []
 
 
@@ -152,5 +152,5 @@ def digest_of_all(rendered: Rendered) -> str:
     """Give the digest of what all examples render to."""
     total = hashlib.sha256()
     for case in examples.cases():
-        total.update(write.to_yaml_documents(each.data for each in rendered(case)).encode())
+        total.update(write.to_yaml_documents(obj.data for obj in rendered(case)).encode())
     return total.hexdigest()

@@ -44,7 +44,7 @@ def actuate(snapshot: Snapshot, plan: ScalePlan, *, after_ms: int = TICK_MS) -> 
         snapshot,
         now_ms=now_ms,
         nodes=tuple(replace(node, used=tuple(used[node.name])) for node in snapshot.nodes),
-        demands=tuple(each for each in snapshot.demands if each.key not in settled and each.job not in off),
+        demands=tuple(pod for pod in snapshot.demands if pod.key not in settled and pod.job not in off),
         arriving=(),
         jobs=tuple(jobs),
         moves_ms=(*snapshot.moves_ms, *[snapshot.now_ms] * plan.moves),
@@ -53,16 +53,16 @@ def actuate(snapshot: Snapshot, plan: ScalePlan, *, after_ms: int = TICK_MS) -> 
 
 def _add(used: dict[str, list[int]], node: str, request: Vector, sign: int) -> None:
     if node in used:
-        for each, amount in enumerate(request):
-            used[node][each] += sign * amount
+        for index, amount in enumerate(request):
+            used[node][index] += sign * amount
 
 
 def _carried_out(job: Job, decision: Decision, gained: tuple[Held, ...], now_ms: int) -> Job:
     if not decision.is_admitted:
         state = "waiting" if job.state == "admitted" else job.state
         return replace(job, state=state, trainers=(), held=(), target=0, changed_ms=now_ms)
-    kept = [trainer for trainer in job.trainers if trainer.name not in decision.victims]
-    bound = [each if each.node else replace(each, node=decision.waiting.get(each.name, "")) for each in kept]
+    staying = [trainer for trainer in job.trainers if trainer.name not in decision.victims]
+    bound = [pod if pod.node else replace(pod, node=decision.waiting.get(pod.name, "")) for pod in staying]
     new = [
         Trainer(name=f"{job.key}-{now_ms}-{index}", node=node, planned=node, created_ms=now_ms, is_ready=True)
         for index, node in enumerate(decision.places)
@@ -119,7 +119,7 @@ def begin(snapshot: Snapshot, plan: ScalePlan) -> Snapshot:
         snapshot,
         now_ms=now_ms,
         nodes=tuple(replace(node, used=tuple(used[node.name])) for node in snapshot.nodes),
-        demands=tuple(each for each in demands if each.job not in off),
+        demands=tuple(pod for pod in demands if pod.job not in off),
         arriving=tuple(arriving),
         jobs=tuple(jobs),
     )
@@ -145,8 +145,8 @@ def _begun(job: Job, decision: Decision, now_ms: int) -> Job:
     done = _carried_out(job, decision, (), now_ms)
     old = {trainer.name: trainer for trainer in job.trainers}
     trainers = [
-        replace(each, node=old[each.name].node if each.name in old else "", is_ready=each.name in old)
-        for each in done.trainers
+        replace(pod, node=old[pod.name].node if pod.name in old else "", is_ready=pod.name in old)
+        for pod in done.trainers
     ]
     return replace(done, trainers=tuple(trainers))
 
@@ -155,7 +155,7 @@ def rescaled(snapshot: Snapshot, resource: int, factor: int) -> Snapshot:
     """Give the same moment with one resource counted in units that much smaller."""
 
     def scaled(vector: Vector) -> Vector:
-        return tuple(amount * factor if each == resource else amount for each, amount in enumerate(vector))
+        return tuple(amount * factor if index == resource else amount for index, amount in enumerate(vector))
 
     return replace(
         snapshot,
@@ -163,8 +163,8 @@ def rescaled(snapshot: Snapshot, resource: int, factor: int) -> Snapshot:
             replace(node, allocatable=scaled(node.allocatable), used=scaled(node.used))
             for node in snapshot.nodes
         ),
-        demands=tuple(replace(each, request=scaled(each.request)) for each in snapshot.demands),
-        arriving=tuple(replace(each, request=scaled(each.request)) for each in snapshot.arriving),
+        demands=tuple(replace(demand, request=scaled(demand.request)) for demand in snapshot.demands),
+        arriving=tuple(replace(held, request=scaled(held.request)) for held in snapshot.arriving),
         jobs=tuple(
             replace(
                 job,

@@ -46,19 +46,19 @@ def read_tree(root: Path) -> dict[str, bytes]:
 
 def restore_tree(root: Path, tree: Mapping[str, bytes]) -> None:
     """Make the files below `root` those of a tree again; what is right already stays, empty folders go."""
-    kept = set()
+    unchanged = set()
     for folder, folders, files in os.walk(root, topdown=False):
         place = folder[len(str(root)) + 1 :]
         links = [name for name in folders if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114
         for name in [*files, *links]:
             path = f"{place}/{name}" if place else name
             if path in tree and _read(f"{folder}/{name}") == tree[path]:
-                kept.add(path)
+                unchanged.add(path)
             else:
                 Path(folder, name).unlink()
         if place and not os.listdir(folder):  # noqa: PTH208
             Path(folder).rmdir()
-    write_tree(root, {name: data for name, data in tree.items() if name not in kept})
+    write_tree(root, {name: data for name, data in tree.items() if name not in unchanged})
 
 
 def _read(path: str) -> bytes:

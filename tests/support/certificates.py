@@ -125,17 +125,17 @@ def _times(factor: int, point: _Point) -> _Point:
     return total
 
 
-def _plus(one: _Point, other: _Point) -> _Point:
-    if one is None or other is None:
-        return one or other
-    if one == other:
-        slope = 3 * (one[0] ** 2 - 1) * pow(2 * one[1], -1, _P)
-    elif one[0] == other[0]:
+def _plus(first: _Point, second: _Point) -> _Point:
+    if first is None or second is None:
+        return first or second
+    if first == second:
+        slope = 3 * (first[0] ** 2 - 1) * pow(2 * first[1], -1, _P)
+    elif first[0] == second[0]:
         return None
     else:
-        slope = (other[1] - one[1]) * pow(other[0] - one[0], -1, _P)
-    x = (slope**2 - one[0] - other[0]) % _P
-    return x, (slope * (one[0] - x) - one[1]) % _P
+        slope = (second[1] - first[1]) * pow(second[0] - first[0], -1, _P)
+    x = (slope**2 - first[0] - second[0]) % _P
+    return x, (slope * (first[0] - x) - first[1]) % _P
 
 
 def integer(value: int) -> bytes:

@@ -218,7 +218,7 @@ class TestCluster:
     def wait_for(
         self,
         path: str,
-        accept: Callable[[Json], object] = lambda found: True,
+        accept: Callable[[Json], object] = lambda obj: True,
         *,
         what: str = "",
         timeout_s: float = 30.0,
@@ -230,8 +230,8 @@ class TestCluster:
         """
 
         def probe() -> Json | None:
-            found = self.find(path)
-            return found if found is not None and accept(found) else None
+            obj = self.find(path)
+            return obj if obj is not None and accept(obj) else None
 
         def details() -> str:
             return json.dumps(self.find(path), indent=1)

@@ -32,9 +32,9 @@ def eventually(probe: Callable[[], T], *, timeout_s: float = 15.0) -> T:
     """Try until what a function gives is true, and give that."""
     deadline = time.monotonic() + timeout_s
     while True:
-        found = probe()
-        if found:
-            return found
+        value = probe()
+        if value:
+            return value
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.02)
 
@@ -93,8 +93,8 @@ def with_container(obj: Obj, **fields: Any) -> Obj:
 
 
 def container_of(obj: Mapping[str, Any]) -> Obj:
-    found: Obj = obj["spec"]["template"]["spec"]["containers"][0]
-    return found
+    container: Obj = obj["spec"]["template"]["spec"]["containers"][0]
+    return container
 
 
 def definition(group: str, *, kind: str = "Widget", schema: Obj | None = None, **version: Any) -> Obj:
@@ -126,13 +126,13 @@ _OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 def entry(obj: Mapping[str, Any], manager: str, operation: str = "Apply", subresource: str = "") -> Obj:
     """Give the fields that a manager owns, none if it has no entry."""
-    for found in obj["metadata"].get("managedFields") or ():
-        if (found["manager"], found["operation"], found.get("subresource", "")) == (
+    for owner in obj["metadata"].get("managedFields") or ():
+        if (owner["manager"], owner["operation"], owner.get("subresource", "")) == (
             manager,
             operation,
             subresource,
         ):
-            fields: Obj = found["fieldsV1"]
+            fields: Obj = owner["fieldsV1"]
             return fields
     return {}
 
@@ -162,18 +162,18 @@ class ClusterContract:
     @pytest.fixture
     def widgets(self, cluster: Cluster) -> Iterator[Callable[..., str]]:
         """Define the kind Widget in a group of this test's own, and give its API version."""
-        made: list[ObjectRef] = []
+        definitions: list[ObjectRef] = []
 
-        def define(**given: Any) -> str:
+        def define(**options: Any) -> str:
             group = f"contract-{next(_NUMBERS)}.example.com"
-            crd = definition(group, **given)
-            made.append(ObjectRef.of(crd))
+            crd = definition(group, **options)
+            definitions.append(ObjectRef.of(crd))
             cluster.apply(crd)
-            eventually(lambda: _is_established(cluster.get(made[-1])))
+            eventually(lambda: _is_established(cluster.get(definitions[-1])))
             return f"{group}/v1"
 
         yield define
-        for ref in made:
+        for ref in definitions:
             cluster.delete(ref, propagation="Background")
 
     # Rights and Leases
@@ -297,7 +297,7 @@ class ClusterContract:
         )
         with pytest.raises(ConflictError) as caught:
             cluster.apply(deployment(namespace))
-        assert {(found.manager, found.path) for found in caught.value.conflicts} == {
+        assert {(conflict.manager, conflict.path) for conflict in caught.value.conflicts} == {
             ("kubectl-edit", ".spec.replicas"),
             ("other", '.spec.template.spec.containers[name="main"].image'),
         }
@@ -450,9 +450,9 @@ class ClusterContract:
         live = cluster.get(ref)
         assert live is not None
         forced = cluster.apply(wanted, force=True, dry_run=True).object
-        shown = {(owner.manager, path_text(path)) for owner, path in conflicts.lost(live, forced)}
+        lost = {(owner.manager, path_text(path)) for owner, path in conflicts.lost(live, forced)}
         main = "spec.template.spec.containers[main]"
-        assert shown == {
+        assert lost == {
             ("hpa", "spec.replicas"),
             ("operator", f"{main}.env[A].value"),
             ("operator", f"{main}.args"),
@@ -460,7 +460,7 @@ class ClusterContract:
         }
         with pytest.raises(ConflictError) as caught:
             cluster.apply(wanted)
-        assert len(caught.value.conflicts) == len(shown)
+        assert len(caught.value.conflicts) == len(lost)
 
     # Lists
 
@@ -485,10 +485,10 @@ class ClusterContract:
         assert sorted(port["name"] for port in left["spec"]["ports"]) == ["more", "udp"]
 
     def test_environment_variables_merge_by_name(self, cluster: Cluster, namespace: str) -> None:
-        one, two = {"name": "A", "value": "1"}, {"name": "B", "value": "2"}
-        wanted = with_container(deployment(namespace), env=[one, two])
-        first = cluster.apply(wanted).object
-        owned = entry(first, "mlstack")["f:spec"]["f:template"]["f:spec"]["f:containers"]
+        first, second = {"name": "A", "value": "1"}, {"name": "B", "value": "2"}
+        wanted = with_container(deployment(namespace), env=[first, second])
+        applied = cluster.apply(wanted).object
+        owned = entry(applied, "mlstack")["f:spec"]["f:template"]["f:spec"]["f:containers"]
         assert owned == {
             'k:{"name":"main"}': {
                 ".": {},
@@ -502,7 +502,7 @@ class ClusterContract:
         }
         foreign = with_container(deployment(namespace), env=[{"name": "Z", "value": "9"}])
         cluster.apply(foreign, manager="other", force=True)
-        left = cluster.apply(with_container(deployment(namespace), env=[two])).object
+        left = cluster.apply(with_container(deployment(namespace), env=[second])).object
         assert {(row["name"], row["value"]) for row in container_of(left)["env"]} == {("B", "2"), ("Z", "9")}
 
     def test_the_order_of_a_keyed_list_is_ours(self, cluster: Cluster, namespace: str) -> None:
@@ -526,7 +526,7 @@ class ClusterContract:
             manager="kubectl-edit",
         )
         left = cluster.apply(deployment(namespace)).object
-        assert [found["name"] for found in left["spec"]["template"]["spec"]["containers"]] == ["main"]
+        assert [container["name"] for container in left["spec"]["template"]["spec"]["containers"]] == ["main"]
 
     def test_an_atomic_list_is_replaced_whole(self, cluster: Cluster, namespace: str) -> None:
         wanted = with_container(deployment(namespace), args=["a", "b"])
@@ -562,7 +562,7 @@ class ClusterContract:
         cluster.apply(wanted)
         with pytest.raises(ConflictError) as caught:
             cluster.apply(config_map(namespace, x="1"), manager="other")
-        assert [found.path for found in caught.value.conflicts] == [".data"]
+        assert [conflict.path for conflict in caught.value.conflicts] == [".data"]
 
     # Identity and preconditions
 
@@ -884,8 +884,8 @@ class ClusterContract:
             cluster.apply(wanted)
 
         def names(labels: str, fields: str = "") -> list[str]:
-            found = cluster.list("v1", "ConfigMap", namespace=namespace, labels=labels, fields=fields)
-            return [item["metadata"]["name"] for item in found.items]
+            listed = cluster.list("v1", "ConfigMap", namespace=namespace, labels=labels, fields=fields)
+            return [item["metadata"]["name"] for item in listed.items]
 
         assert names("mine=yes") == ["a", "b", "c"]
         assert names("t=1") == ["a"]
@@ -932,9 +932,9 @@ class ClusterContract:
 
     def test_kinds_are_told(self, cluster: Cluster) -> None:
         kinds = cluster.kinds()
-        found = kinds.lookup("apps/v1", "Deployment")
-        assert found is not None
-        assert (found.plural, found.namespaced) == ("deployments", True)
+        kind = kinds.lookup("apps/v1", "Deployment")
+        assert kind is not None
+        assert (kind.plural, kind.namespaced) == ("deployments", True)
         space = kinds.lookup("v1", "Namespace")
         assert space is not None
         assert not space.namespaced
@@ -970,8 +970,8 @@ class ClusterContract:
             resource_version=version(first),
             timeout_s=5,
         )
-        seen = [(event.type, event.object) for event, _ in zip(events, range(2), strict=False)]
-        assert seen == [("MODIFIED", second), ("ADDED", other)]
+        changes = [(event.type, event.object) for event, _ in zip(events, range(2), strict=False)]
+        assert changes == [("MODIFIED", second), ("ADDED", other)]
 
     def test_a_watch_goes_on_from_a_list(self, cluster: Cluster, namespace: str) -> None:
         cluster.apply(_marked(namespace, "a", x="1"))
@@ -1022,8 +1022,8 @@ class ClusterContract:
         self, cluster: Cluster, namespace: str, widgets: Callable[..., str]
     ) -> None:
         api_version = widgets()
-        found = eventually(lambda: cluster.kinds(refresh=True).lookup(api_version, "Widget"))
-        assert (found.plural, found.namespaced) == ("widgets", True)
+        kind = eventually(lambda: cluster.kinds(refresh=True).lookup(api_version, "Widget"))
+        assert (kind.plural, kind.namespaced) == ("widgets", True)
         applied = cluster.apply(_widget(api_version, namespace, {"a": 1})).object
         assert applied["spec"] == {"a": 1}
         assert generation(applied) == 1
@@ -1084,7 +1084,7 @@ class ClusterContract:
         assert applied["spec"]["keyed"] == [{"id": "a", "kind": "x", "n": 1}]
         with pytest.raises(ConflictError) as caught:
             cluster.apply(_widget(api_version, namespace, other), manager="other")
-        assert {found.path for found in caught.value.conflicts} == {".spec.plain", ".spec.whole"}
+        assert {conflict.path for conflict in caught.value.conflicts} == {".spec.plain", ".spec.whole"}
         both = cluster.apply(_widget(api_version, namespace, other), manager="other", force=True).object
         assert sorted(row["id"] for row in both["spec"]["keyed"]) == ["a", "b"]
         assert sorted(both["spec"]["set"]) == ["x", "y"]
@@ -1132,8 +1132,8 @@ class ClusterContract:
         changed = cluster.patch(ref, {"status": {"b": 2}}, subresource="status", manager="op").object
         assert changed["status"] == {"b": 2}
         assert generation(changed) == 1
-        kept = cluster.apply(_widget(apart, namespace, {"x": 1})).object
-        assert (kept["status"], generation(kept)) == ({"b": 2}, 2)
+        live = cluster.apply(_widget(apart, namespace, {"x": 1})).object
+        assert (live["status"], generation(live)) == ({"b": 2}, 2)
 
 
 _INT = {"type": "integer"}

@@ -308,4 +308,4 @@ def tfjob(
 def is_established(definition: Mapping[str, Any]) -> bool:
     """Tell whether a definition is served; its conditions are null for a moment."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+    return any(row["type"] == "Established" and row["status"] == "True" for row in conditions)

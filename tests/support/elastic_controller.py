@@ -42,8 +42,8 @@ _LEFT_OUT = ("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service")
 
 def install(cluster: TestCluster, folder: Path) -> None:
     """Have what the controller's prototype brings, without the controller itself; `folder` is made."""
-    found = render_one(folder, "elastic/elastic-controller", {"image": "registry.example.org/mlstack:1"})
-    for obj in found.objects:
+    rendered = render_one(folder, "elastic/elastic-controller", {"image": "registry.example.org/mlstack:1"})
+    for obj in rendered.objects:
         if obj.kind not in _LEFT_OUT:
             cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(obj.data))
             if obj.kind == "CustomResourceDefinition":
@@ -89,7 +89,7 @@ class ElasticController:
         words = ["elastic", "run", f"--kubeconfig={kubeconfig}", f"--listen=127.0.0.1:{self.port}"]
         words += ["--lease-namespace=default", "--log-level=debug"]
         words += [f"--identity={name}"] if is_named else []
-        words += [f"--namespace={one}" for one in namespaces]
+        words += [f"--namespace={name}" for name in namespaces]
         begin = ["-c", _HURRIED, json.dumps(times)] if times else ["-m", "mlstack"]
         command = [sys.executable, *begin, *words, *options]
         self.program = Program(name, command, log=folder / f"{name}.log")
@@ -128,19 +128,19 @@ class Writes:
     def __init__(self) -> None:
         """Let everything pass, with nothing seen."""
         self.is_silent = False  # whether nothing passes at all
-        self.seen: list[tuple[float, str, str]] = []  # time (monotonic), method and path of each write
+        self.calls: list[tuple[float, str, str]] = []  # time (monotonic), method and path of each write
 
     def __call__(self, method: str, path: str) -> Answer | None:
         """Let a request pass, or not."""
         if self.is_silent:
             return Answer(breaks=True)
         if method != "GET":
-            self.seen.append((time.monotonic(), method, path))
+            self.calls.append((time.monotonic(), method, path))
         return None
 
     def of(self, method: str, *, part: str) -> list[str]:
         """Give the paths with this part that were written by this method."""
-        return [path for _, each, path in self.seen if each == method and part in path]
+        return [path for _, verb, path in self.calls if verb == method and part in path]
 
 
 Start = Callable[..., ElasticController]
@@ -199,8 +199,8 @@ class Jobs:
 
     def status(self, name: str) -> Obj:
         """Give the status of a job."""
-        found = self.cluster.find(self.path(name))
-        return dict((found or {}).get("status") or {})
+        job = self.cluster.find(self.path(name))
+        return dict((job or {}).get("status") or {})
 
     def pods(self, name: str = "", role: str = "") -> list[Obj]:
         """Give the pods of a job that neither ended nor are going, by name."""
@@ -233,7 +233,7 @@ class Jobs:
                 (pod["metadata"]["name"], pod["status"].get("phase"), pod["spec"].get("nodeName"))
                 for pod in self.pods()
             ]
-            rows = {one["metadata"]["name"]: one.get("status") for one in (jobs or {}).get("items", [])}
+            rows = {job["metadata"]["name"]: job.get("status") for job in (jobs or {}).get("items", [])}
             return json.dumps([rows, pods], indent=1)
 
         wait_until(claim, what=what, timeout_s=timeout_s, details=details)
@@ -248,4 +248,4 @@ def held_to(pod: Obj) -> list[str]:
     """Give the host names of the nodes that a pod is held to, empty where it may go anywhere."""
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
     terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
-    return [host for term in terms for one in term["matchExpressions"] for host in one["values"]]
+    return [host for term in terms for rule in term["matchExpressions"] for host in rule["values"]]

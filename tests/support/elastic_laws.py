@@ -13,7 +13,7 @@ from tests.support.actuation import room
 def check_plan(snapshot: Snapshot, plan: ScalePlan) -> None:
     """Check what holds for every plan: I1, I2, I3, I4, I8 and I13, those that simulations watch and more."""
     assert not list(breaches_of_plan(snapshot, plan))
-    kept = Counter(row.key for row in plan.reservations)
+    reserved = Counter(row.key for row in plan.reservations)
     for job in snapshot.jobs:
         decision = plan.decisions[job.key]
         check_places(snapshot, job, decision)
@@ -21,10 +21,10 @@ def check_plan(snapshot: Snapshot, plan: ScalePlan) -> None:
             assert sorted(decision.victims) == sorted(trainer.name for trainer in job.trainers), job.key
             assert decision.reasons[0].cause in ("suspended", "lost"), job.key
         for role in job.gang if job.state == "waiting" and decision.is_admitted else ():  # I8
-            assert kept[f"{job.key} {role.name}"] == role.count, job.key
+            assert reserved[f"{job.key} {role.name}"] == role.count, job.key
         for demand in snapshot.demands:
             if demand.job == job.key and job.state == "admitted":
-                assert bool(kept[demand.key]) == decision.is_admitted, demand.key
+                assert bool(reserved[demand.key]) == decision.is_admitted, demand.key
     check_steps(snapshot, plan)
 
 

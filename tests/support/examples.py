@@ -59,9 +59,9 @@ def folders() -> Mapping[str, PackageFolder]:
 @cache
 def packages() -> tuple[Package, ...]:
     """Give the shipped packages with their prototypes."""
-    found = folders()
+    by_name = folders()
     return tuple(
-        folder.package({name: found[name] for name in folder.head.requires}) for folder in found.values()
+        folder.package({name: by_name[name] for name in folder.head.requires}) for folder in by_name.values()
     )
 
 
@@ -73,13 +73,13 @@ def prototypes() -> tuple[Prototype, ...]:
 
 def prototype(name: str) -> Prototype:
     """Give the shipped prototype of a short name."""
-    return next(each for each in prototypes() if each.name == name)
+    return next(prototype for prototype in prototypes() if prototype.name == name)
 
 
 @cache
 def cases() -> tuple[Case, ...]:
     """Give every example of every shipped prototype."""
-    return tuple(Case(each, example) for each in prototypes() for example in each.examples.values())
+    return tuple(Case(entry, example) for entry in prototypes() for example in entry.examples.values())
 
 
 def served_cases() -> tuple[Case, ...]:

@@ -135,7 +135,7 @@ class Objects:
     """A store of namespaced objects that answers creation, reading and deletion as an API server does."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Mapping[str, Any]] = {}
+        self.objects: dict[str, Mapping[str, Any]] = {}
         self.created = 0
         self._lock = Lock()
 
@@ -145,24 +145,24 @@ class Objects:
         with self._lock:
             if call.method == "POST":
                 path = f"{path}/{call.body['metadata']['name']}"
-                if path in self.kept:
+                if path in self.objects:
                     return 409, _status(409, "AlreadyExists")
                 self.created += 1
                 metadata = {**call.body["metadata"], "uid": f"u-{self.created}", "resourceVersion": "1"}
-                self.kept[path] = {**call.body, "metadata": metadata}
-                return 201, self.kept[path]
-            if path not in self.kept:
+                self.objects[path] = {**call.body, "metadata": metadata}
+                return 201, self.objects[path]
+            if path not in self.objects:
                 return 404, {**_status(404, "NotFound"), "details": {"name": path.rpartition("/")[2]}}
             if call.method == "PUT":
-                live = self.kept[path]
+                live = self.objects[path]
                 if call.body["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"]:
                     return 409, _status(409, "Conflict")
                 version = str(int(live["metadata"]["resourceVersion"]) + 1)
                 metadata = {**call.body["metadata"], "resourceVersion": version}
-                self.kept[path] = {**call.body, "metadata": metadata}
+                self.objects[path] = {**call.body, "metadata": metadata}
             if call.method == "DELETE":
-                return 200, self.kept.pop(path)
-            return 200, self.kept[path]
+                return 200, self.objects.pop(path)
+            return 200, self.objects[path]
 
 
 def _status(code: int, reason: str) -> dict[str, Any]:
@@ -193,12 +193,12 @@ class OddCluster(ClientWrapper):
         self._random, self._share = random.Random(seed), share
 
     def get(self, ref: ObjectRef) -> dict[str, Any] | None:
-        found = super().get(ref)
-        return None if found is None else self._odd(found)
+        live = super().get(ref)
+        return None if live is None else self._odd(live)
 
     def list(self, *words: Any, **named: Any) -> Listing:
-        found = super().list(*words, **named)
-        return replace(found, items=tuple(map(self._odd, found.items)))
+        listed = super().list(*words, **named)
+        return replace(listed, items=tuple(map(self._odd, listed.items)))
 
     def watch(self, *words: Any, **named: Any) -> Iterator[WatchEvent]:
         for event in super().watch(*words, **named):

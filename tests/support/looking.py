@@ -25,7 +25,7 @@ def compared(
 ) -> Changes:
     """Give the changes of what is wanted; without an inventory nothing is known of the last write."""
     state = resolved.state
-    known = inventory or Inventory(
+    recorded = inventory or Inventory(
         app=state.app, environment=state.environment, namespace=state.namespace, version="1"
     )
-    return diff(fetch(resolved, options, inventory=known))
+    return diff(fetch(resolved, options, inventory=recorded))

@@ -52,9 +52,9 @@ class Machinery:
 
     def pid_of(self, name: str) -> int:
         """The process id of one program that runs: `etcd`, `kube-apiserver` and so on."""
-        found = self._running[name].pid
-        assert found is not None, f"{name} does not run"
-        return found
+        pid = self._running[name].pid
+        assert pid is not None, f"{name} does not run"
+        return pid
 
     @contextmanager
     def paused(self, name: str) -> Iterator[None]:

@@ -78,7 +78,7 @@ class FakeProvider:
         with served(self._server):
             yield self
 
-    def given(self, number: int) -> str:
+    def token(self, number: int) -> str:
         """Give the token of a number, counted from 1."""
         return self.own or id_token(expires_s=LATER_S + number)
 
@@ -94,7 +94,7 @@ class FakeProvider:
             "refresh-1" if self.silent or self.wants_form else f"refresh-{number}"
         ):
             return 400, {"error": "invalid_grant", "error_description": str(form)}
-        tokens = {"access_token": "a", "token_type": "Bearer", "id_token": self.given(number)}
+        tokens = {"access_token": "a", "token_type": "Bearer", "id_token": self.token(number)}
         return 200, tokens if self.silent else {**tokens, "refresh_token": f"refresh-{number + 1}"}
 
 
@@ -102,8 +102,8 @@ def _handler(provider: FakeProvider) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             provider.paths.append(self.path)
-            found = self.path == "/.well-known/openid-configuration"
-            self._give(200 if found else 404, {"token_endpoint": provider.endpoint} if found else {})
+            is_known = self.path == "/.well-known/openid-configuration"
+            self._give(200 if is_known else 404, {"token_endpoint": provider.endpoint} if is_known else {})
 
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers["Content-Length"])).decode()

@@ -62,16 +62,16 @@ class ConnectingProxy:
             server.settimeout(0.005)
             ends = {peer: server, server: peer}
             while True:
-                for one, other in ends.items():
+                for source, target in ends.items():
                     try:
-                        data = one.recv(1 << 16)
+                        data = source.recv(1 << 16)
                     except TimeoutError:
                         continue
                     if not data:
                         return
-                    other.settimeout(10)
-                    other.sendall(data)
-                    other.settimeout(0.005)
+                    target.settimeout(10)
+                    target.sendall(data)
+                    target.settimeout(0.005)
 
 
 class SocksProxy(ConnectingProxy):

@@ -62,7 +62,7 @@ class RegistrySuite:
     def test_the_index_lists_packages_and_versions(self, opened: Open) -> None:
         index = opened(indexed()).index
         assert (index.name, index.summary, list(index.packages)) == ("own", "Our packages", ["jobs"])
-        assert [each.version for each in index.packages["jobs"].versions] == ["0.1.0", "0.10.0"]
+        assert [release.version for release in index.packages["jobs"].versions] == ["0.1.0", "0.10.0"]
 
     def test_the_newest_version_is_fetched_unless_one_is_named(self, opened: Open) -> None:
         registry = opened(indexed())

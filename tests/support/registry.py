@@ -109,16 +109,16 @@ def _made(*, installed: bool) -> Tree:
     with TemporaryDirectory() as name:
         folder = write_tree(Path(name), REGISTRY)
         app.init(folder / "demo", "demo", default_registry=False)
-        made = AppDir(folder / "demo", store=PASSED)
-        registries.add_registry(made, "ours", "../registry")
+        app_dir = AppDir(folder / "demo", store=PASSED)
+        registries.add_registry(app_dir, "ours", "../registry")
         if installed:
-            packages.install_packages(made, ["ours/tools"])
+            packages.install_packages(app_dir, ["ours/tools"])
         return read_tree(folder)
 
 
-def generate(made: AppDir, name: str = "front", **texts: str | None) -> None:
+def generate(app: AppDir, name: str = "front", **texts: str | None) -> None:
     """Generate a component of the prototype `web` from options as typed."""
-    components.generate(made, ComponentRequest(prototype="web", name=name, texts={"image": "nginx", **texts}))
+    components.generate(app, ComponentRequest(prototype="web", name=name, texts={"image": "nginx", **texts}))
 
 
 WEB_TEMPLATE = "tools/web/templates/page.yaml.j2"

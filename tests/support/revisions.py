@@ -8,13 +8,13 @@ from mlstack.objects.kube_object import DesiredState, KubeObject
 
 def state(**components: str) -> DesiredState:
     """Build a set: a ConfigMap of a name for each component."""
-    made = tuple(one(name, component) for component, names in components.items() for name in names.split())
+    objects = tuple(obj(name, component) for component, names in components.items() for name in names.split())
     return DesiredState(
-        app="demo", environment="gke", namespace="ml", objects=made, components=tuple(sorted(components))
+        app="demo", environment="gke", namespace="ml", objects=objects, components=tuple(sorted(components))
     )
 
 
-def one(name: str, component: str = "a", kind: str = "ConfigMap", **spec: str) -> KubeObject:
+def obj(name: str, component: str = "a", kind: str = "ConfigMap", **spec: str) -> KubeObject:
     """Build an object of a component."""
     metadata = {"name": name, "namespace": "ml"}
     data = {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}

@@ -7,7 +7,7 @@ from mlstack.simulator.measures import JobSample, Sample, ServiceSample
 
 def job(name: str, trainers: int, **facts: int | str | None) -> JobSample:
     """Give a job with so many running trainers, complete unless said otherwise."""
-    given: dict[str, object] = {
+    defaults: dict[str, object] = {
         "minimum": 2,
         "maximum": 60,
         "target": trainers,
@@ -19,7 +19,7 @@ def job(name: str, trainers: int, **facts: int | str | None) -> JobSample:
         "pods": trainers + 3,
         **facts,
     }
-    return JobSample(key=f"default/{name}", trainers=trainers, **given)  # type: ignore[arg-type]
+    return JobSample(key=f"default/{name}", trainers=trainers, **defaults)  # type: ignore[arg-type]
 
 
 def sample(

@@ -78,8 +78,8 @@ class Shell:
 
     def close(self) -> None:
         """End what still runs, as when a test has failed in the middle."""
-        for one in self._started:
-            one.kill()
+        for process in self._started:
+            process.kill()
 
     def run(self, *words: str) -> tuple[int, Started]:
         """Run a command to its end; gives its exit code and what it printed."""

@@ -142,8 +142,8 @@ class Stage:
 
     def run_sets(self) -> None:
         """Let StatefulSets have their pods."""
-        for found in self.all("StatefulSet", "apps/v1"):
-            metadata, spec = found["metadata"], found["spec"]
+        for stateful_set in self.all("StatefulSet", "apps/v1"):
+            metadata, spec = stateful_set["metadata"], stateful_set["spec"]
             owned = {
                 pod["metadata"]["name"]: pod
                 for pod in self.all("Pod")
@@ -198,30 +198,30 @@ class Stage:
         self._refuse(ObjectRef("v1", "Pod", "default", name), why)
 
     def _refuse(self, ref: ObjectRef, why: str = "") -> None:
-        found = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
-        self.memory.patch(ref, {"status": {"conditions": [found]}}, subresource="status")
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+        self.memory.patch(ref, {"status": {"conditions": [condition]}}, subresource="status")
 
     def _place(self, obj: Obj, facts: podfacts.PodFacts) -> str:
-        places = [str(one["metadata"]["name"]) for one in self.all("Node")]
+        places = [str(node["metadata"]["name"]) for node in self.all("Node")]
         places.sort(key=lambda name: (name != facts.planned, name))
         required = ((obj["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
             "requiredDuringSchedulingIgnoredDuringExecution"
         )
         for name in places:
-            found = self.get("Node", name)
-            assert found is not None
-            place = NodePlace(name, found["metadata"]["labels"])
+            node = self.get("Node", name)
+            assert node is not None
+            place = NodePlace(name, node["metadata"]["labels"])
             spec = {**obj["spec"], "required": required}
             if is_eligible(spec, place) and facts.requests.get("cpu", 0) <= self._free(name):
                 return name
         return ""
 
     def _free(self, name: str) -> int:
-        found = self.get("Node", name)
-        assert found is not None
+        node = self.get("Node", name)
+        assert node is not None
         pods = [podfacts.parse_pod(pod) for pod in self.all("Pod")]
         used = sum(pod.requests.get("cpu", 0) for pod in pods if pod.node == name and not pod.ending)
-        return int(found["status"]["allocatable"]["cpu"]) * 1000 - used
+        return int(node["status"]["allocatable"]["cpu"]) * 1000 - used
 
     def all(self, kind: str, api_version: str = "v1") -> list[Obj]:
         """Give all objects of a kind."""
@@ -244,9 +244,9 @@ class Stage:
 
     def job(self, name: str = "train") -> Obj:
         """Give the training job."""
-        found = self.get("TrainingJob", name, JOBS)
-        assert found is not None
-        return found
+        job = self.get("TrainingJob", name, JOBS)
+        assert job is not None
+        return job
 
     def status(self, name: str = "train") -> Obj:
         """Give the status of the training job."""
@@ -276,9 +276,9 @@ class Stage:
 
     def events(self) -> list[str]:
         """Give the reasons of the events, in the order in which they were written."""
-        found = self.all("Event", "events.k8s.io/v1")
-        found.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
-        return [event["reason"] for event in found]
+        events = self.all("Event", "events.k8s.io/v1")
+        events.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
+        return [event["reason"] for event in events]
 
 
 def definition() -> Obj:

@@ -121,8 +121,8 @@ def example_lines() -> Iterator[str]:
     for name in COMMANDS:
         command = root.get_command(context, name)
         inner = getattr(command, "commands", None) or {"": command}
-        for each in inner.values():
-            for text in (each.epilog or "").partition("Example:\n")[2].splitlines()[:EXAMPLES]:
+        for leaf in inner.values():
+            for text in (leaf.epilog or "").partition("Example:\n")[2].splitlines()[:EXAMPLES]:
                 line = text.strip().removeprefix("mlstack ")
                 for separator in (" && ", " | ", " > "):
                     line = line.partition(separator)[0]
@@ -208,8 +208,8 @@ class Trial:
 
         def pressed(name: str) -> Callable[..., None]:
             def call(*args: Any, **options: Any) -> None:
-                for each, function in real.items():
-                    setattr(os, each, function)
+                for attribute, function in real.items():
+                    setattr(os, attribute, function)
                 os.kill(os.getpid(), signal.SIGINT)
                 real[name](*args, **options)
 

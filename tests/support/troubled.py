@@ -59,10 +59,10 @@ class Troubled:
         address = urlsplit(self._login.server)
         return http.client.HTTPSConnection(str(address.hostname), address.port, context=self._tls)
 
-    def headers(self, given: Message) -> dict[str, str]:
+    def headers(self, received: Message) -> dict[str, str]:
         """Give the headers of a request as they are passed on."""
-        kept = {name: value for name, value in given.items() if name.lower() not in _HOP}
-        return {**kept, "Authorization": f"Bearer {self._login.token}"}
+        passed_on = {name: value for name, value in received.items() if name.lower() not in _HOP}
+        return {**passed_on, "Authorization": f"Bearer {self._login.token}"}
 
     @contextmanager
     def running(self, kubeconfig: Path) -> Iterator[Troubled]:

@@ -86,7 +86,7 @@ class Troubles:
             self._stage.delete("Pod", self._random.choice(pods).name)
 
     def _end(self, phase: str, **status: str) -> None:
-        live = [one for one in self._pods() if one.role == "trainer" and one.is_live and one.node]
+        live = [pod for pod in self._pods() if pod.role == "trainer" and pod.is_live and pod.node]
         if live:
             self._stage.end(self._random.choice(live).name, phase=phase, **status)
 
@@ -104,9 +104,9 @@ class Troubles:
             return
         name = self._random.choice(nodes)["metadata"]["name"]
         self._stage.delete("Node", name)
-        for one in self._pods():
-            if one.node == name:
-                self._stage.delete("Pod", one.name)
+        for lost in self._pods():
+            if lost.node == name:
+                self._stage.delete("Pod", lost.name)
 
     def _refuse(self) -> None:
         def refuse() -> None:

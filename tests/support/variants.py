@@ -108,7 +108,7 @@ class Case:
     base: str
     path: str
     value: Any
-    said: str | None
+    message: str | None
 
     def __str__(self) -> str:
         """Give an id of the test."""
@@ -117,7 +117,7 @@ class Case:
 
     def build(self) -> dict[str, Any]:
         """Give the object with the change."""
-        return Variant(self.base, self.path, self.value, refused=self.said is not None).build(OBJECTS)
+        return Variant(self.base, self.path, self.value, refused=self.message is not None).build(OBJECTS)
 
 
 CASES = [Case(*row) for row in _OPERATORS["cases"]]

@@ -30,9 +30,9 @@ def wait_until(
         AssertionError: the time is up.
     """
     deadline = time.monotonic() + timeout_s
-    while not (found := probe()):
+    while not (value := probe()):
         if time.monotonic() > deadline:
             added = f"\n{details()}" if details else ""
             raise AssertionError(f"waited {timeout_s:.0f} s in vain for {what}{added}")
         time.sleep(interval_s)
-    return found
+    return value

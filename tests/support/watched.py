@@ -88,7 +88,7 @@ class Watched:
         """Wait for objects and give the seconds that this took."""
         begun_s = self.clock.now_s()
         standings: dict[Identity, ReadinessState] = {}
-        terms: dict[Identity, Terms] = {one.identity: terms_of(one, **how) for one in wanted}
+        terms: dict[Identity, Terms] = {obj.identity: terms_of(obj, **how) for obj in wanted}
         try:
             until_ready(
                 self.lookout(wanted, labels=labels, wait_for_load_balancer=balancer),
@@ -98,7 +98,7 @@ class Watched:
                 standings=standings,
             )
         finally:
-            self.found = {who: one.readiness for who, one in standings.items()}
+            self.found = {who: state.readiness for who, state in standings.items()}
             self.waited_s = self.clock.now_s() - begun_s
         return self.waited_s
 

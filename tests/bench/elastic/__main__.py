@@ -39,20 +39,20 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, help="how many more (default: 3)")
     parser.add_argument("--out", type=Path, default=Path("elastic-results"), help="folder of the results")
     asked = parser.parse_args()
-    scenario, kept = published(asked.case), asked.case
+    scenario, stem = published(asked.case), asked.case
     if asked.no_preemption:
-        scenario, kept = with_preemption(scenario, is_preempting=False), f"{kept}-no-preemption"
+        scenario, stem = with_preemption(scenario, is_preempting=False), f"{stem}-no-preemption"
     if asked.slow:
-        scenario, kept = _with_slow_pods(scenario), f"{kept}-slow"
+        scenario, stem = _with_slow_pods(scenario), f"{stem}-slow"
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.simulated:
-        kept = f"{kept}-simulated"
+        stem = f"{stem}-simulated"
         for _ in range(asked.runs):
-            seed = _next(asked.out, kept)
-            write_figures(asked.out / f"{kept}-{seed}", simulate(scenario, seed=seed), {})
+            seed = _next(asked.out, stem)
+            write_figures(asked.out / f"{stem}-{seed}", simulate(scenario, seed=seed), {})
     else:
-        _play(scenario, kept, asked.runs, asked.out)
-    rows = judged(asked.out, asked.case, kept=kept)
+        _play(scenario, stem, asked.runs, asked.out)
+    rows = judged(asked.out, asked.case, stem=stem)
     print(json.dumps([asdict(row) for row in rows], indent=1))
     return 0 if all(row.is_met for row in rows) else 1
 
@@ -63,7 +63,7 @@ def _with_slow_pods(scenario: Scenario) -> Scenario:
     return replace(scenario, services=services, grace_s=30, start_ms=(10_000, 30_000))
 
 
-def _play(scenario: Scenario, kept: str, runs: int, out: Path) -> None:
+def _play(scenario: Scenario, stem: str, runs: int, out: Path) -> None:
     """Run a case on real control planes, one after the other."""
     programs = obtain_all(print)
     isolation.enter_network_namespace()
@@ -73,13 +73,13 @@ def _play(scenario: Scenario, kept: str, runs: int, out: Path) -> None:
         outcome = SimulationOutcome(
             scenario=scenario,
             policy="fair",
-            seed=_next(out, kept),
+            seed=_next(out, stem),
             samples=tuple(played.samples),
             violations=tuple(chain.from_iterable(map(breaches_of_sample, played.samples))),
             passes=0,
             calls={},
         )
-        write_result(out / f"{kept}-{outcome.seed}", outcome, _circumstances(played))
+        write_result(out / f"{stem}-{outcome.seed}", outcome, _circumstances(played))
 
 
 def _next(out: Path, case: str) -> int:

@@ -24,22 +24,22 @@ def write_result(base: Path, outcome: SimulationOutcome, circumstances: Mapping[
 
 def write_figures(base: Path, outcome: SimulationOutcome, circumstances: Mapping[str, object]) -> None:
     """Write the figures of one run alone, as `<base>.json`."""
-    found = figures(outcome)
+    measured = figures(outcome)
     base.with_suffix(".json").write_text(
-        json.dumps({"figures": asdict(found), "circumstances": circumstances}, indent=1) + "\n"
+        json.dumps({"figures": asdict(measured), "circumstances": circumstances}, indent=1) + "\n"
     )
 
 
-def judged(folder: Path, case: str, *, kept: str = "") -> tuple[GoalResult, ...]:
-    """Judge all runs of a case that a folder has, in files called `kept`, or as the case, and a number."""
-    return compare_runs(case, kept_figures(folder, kept or case))
+def judged(folder: Path, case: str, *, stem: str = "") -> tuple[GoalResult, ...]:
+    """Judge all runs of a case that a folder has, in files called `stem`, or as the case, and a number."""
+    return compare_runs(case, kept_figures(folder, stem or case))
 
 
-def kept_figures(folder: Path, kept: str) -> list[Figures]:
+def kept_figures(folder: Path, stem: str) -> list[Figures]:
     """Read the figures of all runs whose files are called so before the number."""
-    return [_figures(path) for path in sorted(folder.glob(f"{kept}-[0-9]*.json"))]
+    return [_figures(path) for path in sorted(folder.glob(f"{stem}-[0-9]*.json"))]
 
 
 def _figures(path: Path) -> Figures:
-    found = json.loads(path.read_text())["figures"]
-    return Figures(seed=found["seed"], values=found["values"], violations=tuple(found["violations"]))
+    stored = json.loads(path.read_text())["figures"]
+    return Figures(seed=stored["seed"], values=stored["values"], violations=tuple(stored["violations"]))

@@ -61,9 +61,7 @@ def install_controller(cluster: TestCluster, folder: Path) -> None:
         )
         assert done.returncode == 0, f"mlstack {' '.join(step)}\n{done.stdout}{done.stderr}"
     cluster.kubectl("delete", "deployment", "elastic")
-    cluster.wait_for(
-        "/api/v1/namespaces/default/pods", lambda found: not found["items"], what="no controller"
-    )
+    cluster.wait_for("/api/v1/namespaces/default/pods", lambda pods: not pods["items"], what="no controller")
 
 
 def mlstack(*arguments: str) -> list[str]:

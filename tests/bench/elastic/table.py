@@ -33,12 +33,12 @@ def table(folder: Path = MEASURED) -> Iterator[str]:
     yield "| what | EDL 2017 | mlstack | alone | slow pods | goal |"
     yield "|---|---|---|---|---|---|"
     for case, title in CASES.items():
-        runs = [_rows(folder, case, kept) for kept in (case, f"{case}-no-preemption", _slow(case))]
+        runs = [_rows(folder, case, stem) for stem in (case, f"{case}-no-preemption", _slow(case))]
         for name in EDL:
             if row := runs[0].get(name):
                 values = [
                     _value(row),
-                    *(f"{one[name].value:.3g}" if name in one else "-" for one in runs[1:]),
+                    *(f"{rows[name].value:.3g}" if name in rows else "-" for rows in runs[1:]),
                 ]
                 yield f"| {title}: {name} | {EDL[name]} | {' | '.join(values)} | {row.goal} |"
 
@@ -47,12 +47,12 @@ def _slow(case: str) -> str:
     return f"{case}-slow-simulated"
 
 
-def _rows(folder: Path, case: str, kept: str) -> dict[str, GoalResult]:
+def _rows(folder: Path, case: str, stem: str) -> dict[str, GoalResult]:
     """Give the rows of one kind of run by name, those of the goals and what EDL published beside them."""
-    figures = kept_figures(folder, kept)
+    figures = kept_figures(folder, stem)
     if not figures:
         return {}
-    rows = {row.name: row for row in judged(folder, case, kept=kept)}
+    rows = {row.name: row for row in judged(folder, case, stem=stem)}
     if case == "case1":
         values = tuple(run.values["utilisation of samples"] for run in figures)
         name = next(name for name in EDL if name.startswith("utilisation as EDL published"))

@@ -29,8 +29,8 @@ def start(gke: TestCluster, namespace: str, tmp_path: Path) -> Iterator[Start]:
 @pytest.fixture
 def jobs(gke: TestCluster, namespace: str) -> Iterator[Jobs]:
     """The jobs of the test's namespace; their pods are gone before the next test."""
-    with jobs_of(gke, namespace) as found:
-        yield found
+    with jobs_of(gke, namespace) as jobs:
+        yield jobs
 
 
 @pytest.fixture
@@ -39,6 +39,6 @@ def others(gke: TestCluster, namespace: str) -> Iterator[Jobs]:
     name = f"{namespace}-others"
     gke.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     gke.wait_for_service_account(name)
-    with jobs_of(gke, name) as found:
-        yield found
+    with jobs_of(gke, name) as others:
+        yield others
     gke.request("DELETE", f"/api/v1/namespaces/{name}")

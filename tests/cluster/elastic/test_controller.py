@@ -43,7 +43,7 @@ def test_a_job_lives_from_waiting_to_success(start: Start, jobs: Jobs) -> None:
     events = jobs.cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events")[
         "items"
     ]
-    ours = {one["reason"] for one in events if one.get("reportingController") == "mlstack.dev/elastic"}
+    ours = {event["reason"] for event in events if event.get("reportingController") == "mlstack.dev/elastic"}
     assert {"Admitted", "Completed"} <= ours
 
 
@@ -282,11 +282,11 @@ def test_a_steady_cluster_sees_at_most_one_write_in_ten_seconds(
         jobs.wait_for(lambda: jobs.status("huge").get("reason"), what="a reason to wait")
         jobs.wait_for(lambda: not is_held(jobs, "one-pserver"), what="servers that may go where they like")
         before = objects(jobs)
-        writes.seen.clear()
+        writes.calls.clear()
         time.sleep(22)
 
-        assert {path.partition("?")[0] for _, _, path in writes.seen} == {LEASE}, writes.seen
-        times = [at_s for at_s, _, _ in writes.seen]
+        assert {path.partition("?")[0] for _, _, path in writes.calls} == {LEASE}, writes.calls
+        times = [at_s for at_s, _, _ in writes.calls]
         assert all(later - earlier > 9.5 for earlier, later in pairwise(times)), times
         assert objects(jobs) == before
 
@@ -329,14 +329,14 @@ def test_plan_and_status_read_a_live_cluster(
     jobs.wait_for(lambda: jobs.status("huge").get("reason"), what="a reason to wait")
     login = gke.write_kubeconfig(tmp_path / "looker.kubeconfig", gke.service_account("default", ACCOUNT))
 
-    def told(*words: str) -> Any:
+    def answer(*words: str) -> Any:
         command = [sys.executable, "-m", "mlstack", "elastic", *words, f"--kubeconfig={login}", "-o", "json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    planned = {row["job"].partition("/")[2]: row for row in told("plan", "-n", jobs.namespace)["jobs"]}
-    stands = {row["job"].partition("/")[2]: row for row in told("status", "-n", jobs.namespace)["jobs"]}
+    planned = {row["job"].partition("/")[2]: row for row in answer("plan", "-n", jobs.namespace)["jobs"]}
+    stands = {row["job"].partition("/")[2]: row for row in answer("status", "-n", jobs.namespace)["jobs"]}
 
     assert (planned["one"]["now"], planned["one"]["target"], planned["one"]["cause"]) == (2, 2, "steady")
     assert (planned["huge"]["target"], planned["huge"]["cause"]) == (0, "waiting")
@@ -411,22 +411,22 @@ def running_names(jobs: Jobs) -> set[str]:
 
 def is_held(jobs: Jobs, name: str) -> bool:
     """Tell whether the pods of a StatefulSet must go to certain nodes."""
-    found = jobs.cluster.find(f"/apis/apps/v1/namespaces/{jobs.namespace}/statefulsets/{name}")
-    return "requiredDuringScheduling" in json.dumps(found)
+    stateful_set = jobs.cluster.find(f"/apis/apps/v1/namespaces/{jobs.namespace}/statefulsets/{name}")
+    return "requiredDuringScheduling" in json.dumps(stateful_set)
 
 
 def events(jobs: Jobs) -> list[str]:
     """Give the reasons of the events of jobs, each with how often it was, as kubectl shows them."""
     columns = "custom-columns=KIND:.regarding.kind,REASON:.reason,COUNT:.series.count"
-    shown = jobs.cluster.kubectl("get", "events.events.k8s.io", "-n", jobs.namespace, "-o", columns).stdout
-    rows = [line.split() for line in shown.splitlines()]
+    table = jobs.cluster.kubectl("get", "events.events.k8s.io", "-n", jobs.namespace, "-o", columns).stdout
+    rows = [line.split() for line in table.splitlines()]
     return [f"{reason} {count}" for kind, reason, count in rows if kind == "TrainingJob"]
 
 
 def objects(jobs: Jobs) -> dict[str, str]:
     kinds = "trainingjobs,pods,statefulsets,services,poddisruptionbudgets,events.events.k8s.io"
-    found = json.loads(jobs.cluster.kubectl("get", kinds, "-n", jobs.namespace, "-o", "json").stdout)
+    listed = json.loads(jobs.cluster.kubectl("get", kinds, "-n", jobs.namespace, "-o", "json").stdout)
     return {
-        f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"]
-        for one in found["items"]
+        f"{obj['kind']}/{obj['metadata']['name']}": obj["metadata"]["resourceVersion"]
+        for obj in listed["items"]
     }

@@ -22,9 +22,9 @@ TTL_S = 4
 
 def short_job(name: str, *, ttl_s: int | None = None, fault_tolerant: bool = True) -> Obj:
     """Give a job of two trainers with all that a job can have around them."""
-    kept = {} if ttl_s is None else {"ttlSecondsAfterFinished": ttl_s}
+    lifetime = {} if ttl_s is None else {"ttlSecondsAfterFinished": ttl_s}
     job = training_job(
-        name, minimum=2, maximum=2, pservers=1, with_master=True, fault_tolerant=fault_tolerant, **kept
+        name, minimum=2, maximum=2, pservers=1, with_master=True, fault_tolerant=fault_tolerant, **lifetime
     )
     job["spec"]["pserver"]["storage"] = {"size": "1Gi", "whenDeleted": "Delete"}
     return job
@@ -56,11 +56,11 @@ def test_jobs_that_ended_go_after_their_time_with_all_that_they_had(start: Start
         jobs.create(short_job(f"kept-{end}", fault_tolerant=code == 0))
         jobs.create(short_job(f"brief-{end}", ttl_s=TTL_S, fault_tolerant=code == 0))
     for end, code in ends.items():
-        kept, brief = f"kept-{end}", f"brief-{end}"
-        for name in (kept, brief):
+        lasting, brief = f"kept-{end}", f"brief-{end}"
+        for name in (lasting, brief):
             jobs.wait_for_phase(name, "Running")
         assert len(left(jobs, brief)) == 2 + 2 + 2 + 3 + 3 + 1 + 1  # the rows of KINDS, in another order
-        finish(jobs, kept, code)
+        finish(jobs, lasting, code)
         finish(jobs, brief, code)
         due_s = ended_s(jobs, brief) + TTL_S
         wait_until(lambda name=brief: jobs.cluster.find(jobs.path(name)) is None, what="the end of the job")
@@ -68,8 +68,8 @@ def test_jobs_that_ended_go_after_their_time_with_all_that_they_had(start: Start
         wait_until(  # the garbage collector of Kubernetes looks for new kinds every 30 s
             lambda name=brief: not left(jobs, name), what="the end of all that it had", timeout_s=90
         )
-        assert "the job" in left(jobs, kept)
-        assert f"pod/{kept}-trainer-0" in left(jobs, kept)  # to be read by people
+        assert "the job" in left(jobs, lasting)
+        assert f"pod/{lasting}-trainer-0" in left(jobs, lasting)  # to be read by people
 
 
 def test_a_job_whose_time_ran_out_while_nobody_led_goes_with_the_next_leader(

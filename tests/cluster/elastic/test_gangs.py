@@ -75,14 +75,14 @@ def test_servers_whose_planned_node_is_lost_to_them_go_elsewhere_after_a_while(
 
 def templates(jobs: Jobs) -> list[Obj]:
     """Give what the StatefulSets of the namespace make pods from."""
-    found = jobs.cluster.request("GET", f"/apis/apps/v1/namespaces/{jobs.namespace}/statefulsets")["items"]
-    return [one["spec"]["template"] for one in found]
+    sets = jobs.cluster.request("GET", f"/apis/apps/v1/namespaces/{jobs.namespace}/statefulsets")["items"]
+    return [stateful_set["spec"]["template"] for stateful_set in sets]
 
 
 def servers(jobs: Jobs) -> dict[str, Obj]:
     """Give the masters and parameter servers of the job by name."""
-    found = [*jobs.pods("one", "master"), *jobs.pods("one", "pserver")]
-    return {pod["metadata"]["name"]: pod for pod in found}
+    pods = [*jobs.pods("one", "master"), *jobs.pods("one", "pserver")]
+    return {pod["metadata"]["name"]: pod for pod in pods}
 
 
 def wished(pod: Obj) -> list[str]:
@@ -90,7 +90,7 @@ def wished(pod: Obj) -> list[str]:
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
     wishes = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", [])
     return [
-        host for one in wishes for term in one["preference"]["matchExpressions"] for host in term["values"]
+        host for wish in wishes for term in wish["preference"]["matchExpressions"] for host in term["values"]
     ]
 
 
@@ -98,7 +98,7 @@ def test_a_gang_whose_volume_never_comes_leaves_its_room_to_one_that_waits(start
     first = start(is_named=False, times=TIMES)
     jobs.create(training_job("healthy", minimum=2, maximum=2, cpu="12"))
     jobs.wait_for_phase("healthy", "Running")
-    kept = {pod["metadata"]["uid"] for pod in jobs.pods("healthy")}
+    uids = {pod["metadata"]["uid"] for pod in jobs.pods("healthy")}
     lost = training_job("lost", minimum=1, maximum=1, cpu="12", pservers=1)
     lost["spec"]["pserver"]["storage"] = {"size": "1Gi", "storageClassName": "nowhere"}
     jobs.create(lost)
@@ -111,7 +111,7 @@ def test_a_gang_whose_volume_never_comes_leaves_its_room_to_one_that_waits(start
     assert "unbound immediate PersistentVolumeClaims" in jobs.status("lost")["reason"]
     jobs.wait_for_phase("next", "Running")
     assert jobs.pods("lost") == []
-    assert {pod["metadata"]["uid"] for pod in jobs.pods("healthy")} == kept
+    assert {pod["metadata"]["uid"] for pod in jobs.pods("healthy")} == uids
 
     first.program.kill()
     start("second", is_named=False, times=TIMES)  # goes by what the first wrote down

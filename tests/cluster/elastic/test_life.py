@@ -31,7 +31,7 @@ class Life:
     def __init__(self, jobs: Jobs, start: Start, seed: int) -> None:
         self.jobs, self.random, self._start = jobs, Random(seed), start
         self.names: list[str] = []
-        self.told: list[str] = []
+        self.steps: list[str] = []
         self._number = 0
         self._cordoned = ""
         self._controllers = [start(f"begin-{index}", is_named=False) for index in range(2)]
@@ -42,7 +42,7 @@ class Life:
         happenings = [self.submit] * 3 + [self.bound, self.serve, self.delete, self.lose, self.suspend]
         happening = self.random.choice([*happenings, self.cordon, self.kill])
         self._number += 1
-        self.told.append(happening.__name__)
+        self.steps.append(happening.__name__)
         happening()
 
     def submit(self) -> None:
@@ -141,14 +141,14 @@ def test_a_life_breaks_no_law_and_comes_to_rest(
         life.end()
 
     def is_at_rest() -> bool:
-        found = [jobs.status(name) for name in life.names]
-        return all(one.get("phase") == "Running" or is_waiting(one) for one in found) and all(
+        statuses = [jobs.status(name) for name in life.names]
+        return all(status.get("phase") == "Running" or is_waiting(status) for status in statuses) and all(
             pod["spec"].get("nodeName") and pod["status"]["phase"] == "Running" for pod in jobs.pods()
         )
 
-    jobs.wait_for(is_at_rest, what=f"rest after {life.told}", timeout_s=60)
+    jobs.wait_for(is_at_rest, what=f"rest after {life.steps}", timeout_s=60)
     spectator.stop()
-    assert list(breaches(spectator.samples)) == [], life.told
+    assert list(breaches(spectator.samples)) == [], life.steps
     owned = {pod["metadata"]["labels"].get("mlstack.dev/training-job") for pod in jobs.pods()}
     assert owned <= {*life.names, None}
 

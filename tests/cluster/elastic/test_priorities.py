@@ -31,8 +31,8 @@ def uids(jobs: Jobs, name: str) -> set[str]:
 
 
 def granted(jobs: Jobs, name: str) -> Obj:
-    found = jobs.status(name).get("conditions", [])
-    return next((one for one in found if one["type"] == "PriorityGranted"), {})
+    rows = jobs.status(name).get("conditions", [])
+    return next((row for row in rows if row["type"] == "PriorityGranted"), {})
 
 
 def fill(others: Jobs) -> set[str]:
@@ -71,7 +71,7 @@ def test_a_namespace_takes_what_the_controller_grants_it(start: Start, jobs: Job
     jobs.wait_for_phase("first", "Running")
 
     assert jobs.status("first")["priority"] == 10
-    reason = {one["type"]: one["reason"] for one in others.status("rich")["conditions"]}["Admitted"]
+    reason = {row["type"]: row["reason"] for row in others.status("rich")["conditions"]}["Admitted"]
     assert reason == "PreemptedFor"
 
 

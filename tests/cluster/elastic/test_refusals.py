@@ -25,7 +25,7 @@ def uids(jobs: Jobs, name: str) -> set[str]:
 
 
 def conditions(jobs: Jobs, name: str) -> dict[str, Obj]:
-    return {one["type"]: one for one in jobs.status(name).get("conditions", [])}
+    return {row["type"]: row for row in jobs.status(name).get("conditions", [])}
 
 
 def limit(kind: str, **spec: Any) -> Obj:
@@ -37,7 +37,7 @@ def with_quota(jobs: Jobs, **hard: str) -> None:
     names = {name.replace("_", "."): value for name, value in hard.items()}
     jobs.create(limit("ResourceQuota", hard=names))
     path = f"/api/v1/namespaces/{jobs.namespace}/resourcequotas/few"
-    jobs.cluster.wait_for(path, lambda found: set(found.get("status", {}).get("hard", {})) == set(names))
+    jobs.cluster.wait_for(path, lambda quota: set(quota.get("status", {}).get("hard", {})) == set(names))
 
 
 def small_containers(jobs: Jobs) -> None:
@@ -56,7 +56,7 @@ def policy(jobs: Jobs) -> None:
     claim = "object.metadata.?labels['mlstack.dev/role'].orValue('') != 'trainer'"
     api = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
     match = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": jobs.namespace}}}
-    found: list[Obj] = [
+    objects: list[Obj] = [
         {
             **api,
             "kind": "ValidatingAdmissionPolicy",
@@ -71,7 +71,7 @@ def policy(jobs: Jobs) -> None:
             "spec": {"policyName": name, "validationActions": ["Deny"], "matchResources": match},
         },
     ]
-    for obj in found:
+    for obj in objects:
         jobs.cluster.kubectl("create", "-f", "-", input=json.dumps(obj))
 
     def is_refused() -> bool:
@@ -125,24 +125,24 @@ def test_gangs_that_are_refused_take_nothing_from_another_namespace(
         jobs.create(job)
     for case, jobs in places.items():
         jobs.wait_for(lambda jobs=jobs: conditions(jobs, "bad"), what=f"conditions of {case}")  # type: ignore[misc]
-    seen = [[len(jobs.pods("bad")) for jobs in places.values()] for _ in range(8) if not time.sleep(1)]
+    counts = [[len(jobs.pods("bad")) for jobs in places.values()] for _ in range(8) if not time.sleep(1)]
 
-    assert seen == [[0] * len(CASES)] * 8
+    assert counts == [[0] * len(CASES)] * 8
     for case, jobs in places.items():
-        found = conditions(jobs, "bad")
-        assert (found["Admitted"]["status"], found["Admitted"]["reason"]) == ("False", "Refused"), case
-        assert (found["Degraded"]["status"], found["Degraded"]["reason"]) == ("True", "Refused"), case
-        assert CASES[case][2] in found["Degraded"]["message"]
+        rows = conditions(jobs, "bad")
+        assert (rows["Admitted"]["status"], rows["Admitted"]["reason"]) == ("False", "Refused"), case
+        assert (rows["Degraded"]["status"], rows["Degraded"]["reason"]) == ("True", "Refused"), case
+        assert CASES[case][2] in rows["Degraded"]["message"]
         assert "tried again at" in jobs.status("bad")["reason"], case
-        assert "Refused" in told(jobs), case
+        assert "Refused" in reasons(jobs), case
     assert uids(others, "rich") == before
     for jobs in places.values():
         gke.request("DELETE", f"/api/v1/namespaces/{jobs.namespace}")
 
 
-def told(jobs: Jobs) -> set[str]:
+def reasons(jobs: Jobs) -> set[str]:
     path = f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events"
-    return {one["reason"] for one in jobs.cluster.request("GET", path)["items"]}
+    return {event["reason"] for event in jobs.cluster.request("GET", path)["items"]}
 
 
 def test_servers_whose_stateful_set_is_refused_some_leave_the_room_to_another_namespace(
@@ -175,10 +175,10 @@ def test_trainers_that_a_quota_does_not_take_leave_their_room_to_another_namespa
     jobs.wait_for_phase("capped", "Running")
 
     assert len(jobs.pods("capped")) == 4
-    found = conditions(jobs, "capped")
-    assert found["Admitted"]["status"] == "True"
-    assert found["Degraded"]["message"].startswith("no more than 3 trainers: ")
-    assert "exceeded quota: few" in found["Degraded"]["message"]
+    rows = conditions(jobs, "capped")
+    assert rows["Admitted"]["status"] == "True"
+    assert rows["Degraded"]["message"].startswith("no more than 3 trainers: ")
+    assert "exceeded quota: few" in rows["Degraded"]["message"]
 
 
 def test_a_gang_is_tried_again_and_starts_once_it_is_taken(start: Start, jobs: Jobs) -> None:

@@ -29,7 +29,7 @@ def nodes_of(jobs: Jobs, name: str) -> dict[str, str]:
     return {pod["metadata"]["uid"]: pod["spec"].get("nodeName", "") for pod in jobs.pods(name, "trainer")}
 
 
-def told(jobs: Jobs, *words: str) -> str:
+def output(jobs: Jobs, *words: str) -> str:
     """Give what `mlstack elastic` says about the namespace."""
     login = f"--kubeconfig={jobs.cluster.kubeconfig}"
     command = [sys.executable, "-m", "mlstack", "elastic", *words, "-n", jobs.namespace, login]
@@ -56,8 +56,8 @@ def test_gpus_go_by_priority_and_exactly_those_in_the_way_leave(start: Start, jo
     assert nodes_of(jobs, "low") == {uid: node for uid, node in before.items() if node not in taken}
     assert jobs.pods("last") == []
     assert jobs.status("last")["reason"] == "no room for 4 nvidia.com/gpu of its gang"
-    assert "no room for 4 nvidia.com/gpu of its gang" in told(jobs, "status")
-    assert "taken off" not in told(jobs, "plan")
+    assert "no room for 4 nvidia.com/gpu of its gang" in output(jobs, "status")
+    assert "taken off" not in output(jobs, "plan")
 
 
 def test_a_gang_of_higher_priority_takes_a_whole_job_off(start: Start, jobs: Jobs) -> None:
@@ -86,7 +86,7 @@ def test_pods_of_different_shapes_share_nodes(start: Start, jobs: Jobs) -> None:
 
     def is_full() -> bool:
         cores = {"gpus": 1, "wide": 7, "slim": 1}
-        return sum(len(jobs.names(name)) * each for name, each in cores.items()) + 4 >= 3 * 16 - 3
+        return sum(len(jobs.names(name)) * cpus for name, cpus in cores.items()) + 4 >= 3 * 16 - 3
 
     jobs.wait_for(is_full, what="a full cluster", timeout_s=30)
     jobs.wait_for(
@@ -105,9 +105,9 @@ def test_an_autoscaler_bounds_the_plan(start: Start, jobs: Jobs) -> None:
     jobs.wait_for(lambda: len(jobs.names("one")) == 3, what="three trainers", timeout_s=45)
     jobs.wait_for_phase("one", "Running")
 
-    found = jobs.cluster.request("GET", f"{AUTOSCALERS.format(jobs.namespace)}/one")
-    assert found["status"]["currentReplicas"] >= 3, json.dumps(found["status"])
-    assert found["status"]["desiredReplicas"] == 3
+    live = jobs.cluster.request("GET", f"{AUTOSCALERS.format(jobs.namespace)}/one")
+    assert live["status"]["currentReplicas"] >= 3, json.dumps(live["status"])
+    assert live["status"]["desiredReplicas"] == 3
     assert jobs.cluster.request("GET", jobs.path("one"))["spec"]["trainer"]["max-instance"] == 3
 
 
@@ -147,4 +147,4 @@ def test_a_trainer_makes_way_for_a_pod_that_lacks_nothing_but_its_port(start: St
 
 def bound(jobs: Jobs) -> list[str]:
     """Give the names of the pods that have a node."""
-    return [each["metadata"]["name"] for each in jobs.pods() if each["spec"].get("nodeName")]
+    return [pod["metadata"]["name"] for pod in jobs.pods() if pod["spec"].get("nodeName")]

@@ -55,8 +55,8 @@ class Shelf:
 
     def wait_for_pods_first(self) -> None:
         """Let claims be bound only where a pod is about to go."""
-        found = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
-        self._cluster.request("POST", CLASSES, {"metadata": {"name": self.name}, **found})
+        content = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+        self._cluster.request("POST", CLASSES, {"metadata": {"name": self.name}, **content})
 
     def clear(self) -> None:
         """Remove the volumes and the class."""
@@ -69,9 +69,9 @@ class Shelf:
 @pytest.fixture
 def shelf(gke: TestCluster, namespace: str, tmp_path: Path) -> Iterator[Shelf]:
     """Volumes of this test alone."""
-    found = Shelf(gke, f"by-hand-{namespace}", tmp_path)
-    yield found
-    found.clear()
+    shelf = Shelf(gke, f"by-hand-{namespace}", tmp_path)
+    yield shelf
+    shelf.clear()
 
 
 def storing_job(name: str, *, pservers: int = 1, with_master: bool = False, **storage: Any) -> Obj:
@@ -86,7 +86,7 @@ def storing_job(name: str, *, pservers: int = 1, with_master: bool = False, **st
 def claims(jobs: Jobs) -> dict[str, Obj]:
     """Give the claims of the namespace by name."""
     path = f"/api/v1/namespaces/{jobs.namespace}/persistentvolumeclaims"
-    return {one["metadata"]["name"]: one for one in jobs.cluster.request("GET", path)["items"]}
+    return {claim["metadata"]["name"]: claim for claim in jobs.cluster.request("GET", path)["items"]}
 
 
 def bound(jobs: Jobs) -> dict[str, tuple[str, str]]:
@@ -134,10 +134,10 @@ def test_each_server_mounts_a_volume_of_the_class_that_its_job_names(
     jobs.create(storing_job("one", pservers=2, with_master=True, size="1Gi", storageClassName=shelf.name))
 
     jobs.wait_for_phase("one", "Running")
-    found = bound(jobs)
+    claims = bound(jobs)
     names = ["one-master-0", "one-pserver-0", "one-pserver-1"]
-    assert sorted(found) == [f"mlstack-state-{name}" for name in names]
-    assert sorted(volume for _, volume in found.values()) == shelf.volumes
+    assert sorted(claims) == [f"mlstack-state-{name}" for name in names]
+    assert sorted(volume for _, volume in claims.values()) == shelf.volumes
     assert [mounts(pod) for pod in jobs.pods("one", "pserver")] == [{"pserver": "/checkpoint"}] * 2
     assert [mounts(pod) for pod in jobs.pods("one", "master")] == [
         {"master": "/var/lib/etcd", "etcd": "/var/lib/etcd:etcd"}

@@ -42,8 +42,8 @@ MOVED = status(
 @pytest.fixture
 def proxy(gke: TestCluster, tmp_path: Path) -> Iterator[Troubled]:
     """A proxy before the cluster, for a controller with the kubeconfig `proxy.kubeconfig`."""
-    with proxy_of(gke, tmp_path) as found:
-        yield found
+    with proxy_of(gke, tmp_path) as proxy:
+        yield proxy
 
 
 def test_the_api_server_dies_in_the_middle_of_a_scaling(
@@ -57,7 +57,7 @@ def test_the_api_server_dies_in_the_middle_of_a_scaling(
     before = {pod["metadata"]["uid"] for pod in jobs.pods("one")}
 
     def scale(wanted: int, method: str) -> None:
-        writes.seen.clear()
+        writes.calls.clear()
         jobs.cluster.kubectl("scale", "tj/one", f"--replicas={wanted}", "-n", jobs.namespace)
         wait_until(lambda: len(writes.of(method, part="/pods")) > 2, what="writes", interval_s=0.01)
         jobs.cluster.restart_apiserver()
@@ -134,9 +134,10 @@ def test_controllers_that_die_again_and_again_break_no_law(
             "scale", f"tj/job-{number % 5}", f"--replicas={4 + number % 7}", "-n", jobs.namespace
         )
         time.sleep(LIFE_S)
-        leader = next((one for one in running if is_leader(one)), running[0])
+        leader = next((controller for controller in running if is_leader(controller)), running[0])
         leader.program.kill()
-        running = [*(one for one in running if one is not leader), start(f"again-{number}", is_named=False)]
+        running.remove(leader)
+        running.append(start(f"again-{number}", is_named=False))
     for index in range(5):
         jobs.wait_for_phase(f"job-{index}", "Running")
     spectator.stop()
@@ -155,7 +156,7 @@ def stranger(jobs: Jobs, name: str) -> Obj:
         container = {"name": "main", "image": "registry.example.org/x:1"}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}}
         jobs.create({**pod, "spec": {"containers": [container]}})
-    return jobs.cluster.wait_for(path, lambda found: found["status"]["phase"] == "Running")
+    return jobs.cluster.wait_for(path, lambda pod: pod["status"]["phase"] == "Running")
 
 
 def is_leader(controller: ElasticController) -> bool:
@@ -218,7 +219,7 @@ def test_what_happened_while_nothing_was_heard_is_seen_afterwards(
         jobs.create(training_job(name, minimum=2, maximum=4, cpu="1", pservers=1))
         jobs.wait_for_phase(name, "Running")
     jobs.wait_for(lambda: len(jobs.names("kept")) == 4, what="a whole job")
-    kept = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("kept")}
+    uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("kept")}
     version = jobs.cluster.request("GET", "/api/v1/pods")["metadata"]["resourceVersion"]
 
     writes.is_silent = True
@@ -233,22 +234,22 @@ def test_what_happened_while_nothing_was_heard_is_seen_afterwards(
     # On a busy machine the scheduler was seen not to come back from this by itself within minutes.
     jobs.cluster.machinery.restart_controllers()
     assert has_expired(jobs.cluster, version)
-    writes.seen.clear()
+    writes.calls.clear()
     writes.is_silent = False
 
     jobs.wait_for_phase("new", "Running", timeout_s=60)
     jobs.wait_for(lambda: len(jobs.names("kept")) == 4, what="the lost trainers", timeout_s=60)
     jobs.wait_for_phase("kept", "Running")
     now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("kept")}
-    assert {name for name in kept if now.get(name) != kept[name]} == {"kept-trainer-1", "kept-trainer-2"}
+    assert {name for name in uids if now.get(name) != uids[name]} == {"kept-trainer-1", "kept-trainer-2"}
     assert writes.of("DELETE", part="/") == []
-    assert [path for _, _, path in writes.seen if "gone" in path] == []
-    told = jobs.cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events")["items"]
-    assert ("Admitted", "new") in {(one["reason"], one["regarding"]["name"]) for one in told}
+    assert [path for _, _, path in writes.calls if "gone" in path] == []
+    rows = jobs.cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events")["items"]
+    assert ("Admitted", "new") in {(event["reason"], event["regarding"]["name"]) for event in rows}
 
 
 def has_expired(cluster: TestCluster, version: str) -> bool:
     """Tell whether the server has forgotten what was after a version of the pods."""
     path = f"/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion={version}"
-    found = cluster.request("GET", path)
-    return bool(found["type"] == "ERROR" and found["object"]["code"] == 410)
+    event = cluster.request("GET", path)
+    return bool(event["type"] == "ERROR" and event["object"]["code"] == 410)

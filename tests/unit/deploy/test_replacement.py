@@ -30,7 +30,7 @@ from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.controllers import Simulation
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, VirtualClock, crd, outcomes
-from tests.support.revisions import one
+from tests.support.revisions import obj
 
 
 def an_object(api_version: str, kind: str, recreate: str | None = None) -> KubeObject:
@@ -464,7 +464,7 @@ def test_a_wider_number_and_a_new_pattern_are_no_demands() -> None:
 
 def test_a_claim_stays_as_it_is_now_and_is_told() -> None:
     def claims(**size: str) -> DesiredState:
-        pvcs = tuple(one(name, kind="PersistentVolumeClaim", storage=value) for name, value in size.items())
+        pvcs = tuple(obj(name, kind="PersistentVolumeClaim", storage=value) for name, value in size.items())
         return DesiredState(app="demo", environment="gke", namespace="ml", objects=pvcs)
 
     mixed, notes = earlier_state(claims(data="1Gi", old="1Gi"), claims(data="5Gi", later="1Gi"))

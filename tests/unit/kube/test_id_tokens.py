@@ -72,7 +72,7 @@ def test_a_token_counts_until_it_expires(tmp_path: Path, provider: FakeProvider)
 def test_what_has_expired_is_renewed_once_and_kept(
     tmp_path: Path, provider: FakeProvider, token: str | None
 ) -> None:
-    with serve(only(provider.given(1))).running() as api:
+    with serve(only(provider.token(1))).running() as api:
         config = kubeconfig(tmp_path, api.url, user=provider.user(token, **{"client-secret": "hush"}))
         before = settings_of(config)
         cluster = connect("test", kubeconfig=config)
@@ -83,17 +83,17 @@ def test_what_has_expired_is_renewed_once_and_kept(
     form = provider.asked[0]
     assert (form["grant_type"], form["refresh_token"]) == ("refresh_token", "refresh-1")
     assert form["authorization"] == "Basic bWxzdGFjazpodXNo"
-    assert settings_of(config) == {**before, "id-token": provider.given(1), "refresh-token": "refresh-2"}
+    assert settings_of(config) == {**before, "id-token": provider.token(1), "refresh-token": "refresh-2"}
 
 
 def test_a_refused_token_is_renewed_and_the_request_sent_again(
     tmp_path: Path, provider: FakeProvider
 ) -> None:
-    with serve(only(provider.given(1))).running() as api:
+    with serve(only(provider.token(1))).running() as api:
         config = kubeconfig(tmp_path, api.url, user=provider.user(id_token(expires_s=LATER_S)))
         assert connect("test", kubeconfig=config).get(REF) == MAP
     assert len(api.asked) == 2
-    assert settings_of(config)["id-token"] == provider.given(1)
+    assert settings_of(config)["id-token"] == provider.token(1)
 
 
 def test_what_others_renewed_meanwhile_is_taken(tmp_path: Path, provider: FakeProvider) -> None:
@@ -126,7 +126,7 @@ def test_the_rest_of_the_file_stays_as_it_is(tmp_path: Path, provider: FakeProvi
     real.chmod(0o600)
     link.symlink_to(real)
     connect("test", kubeconfig=str(link))
-    assert real.read_text() == text.replace(OLD, provider.given(1)).replace("refresh-1", "refresh-2")
+    assert real.read_text() == text.replace(OLD, provider.token(1)).replace("refresh-1", "refresh-2")
     assert (real.stat().st_mode & 0o777, link.is_symlink()) == (0o600, True)
 
 
@@ -135,7 +135,7 @@ def test_the_authority_may_stand_in_the_kubeconfig(tmp_path: Path, provider: Fak
     more = {"idp-certificate-authority": "", "idp-certificate-authority-data": data}
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(None, **more))
     connect("test", kubeconfig=config)
-    assert settings_of(config)["id-token"] == provider.given(1)
+    assert settings_of(config)["id-token"] == provider.token(1)
 
 
 @pytest.mark.parametrize("empty", ["", None], ids=["none", "empty"])
@@ -255,7 +255,7 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place(
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(OLD))
     monkeypatch.setattr("mlstack.app.edit.write_files", refuse)
     connect("test", kubeconfig=config)
-    assert settings_of(config)["id-token"] == provider.given(1)
+    assert settings_of(config)["id-token"] == provider.token(1)
 
 
 def test_when_it_is_refused_again_that_is_told(tmp_path: Path, provider: FakeProvider) -> None:

@@ -34,15 +34,15 @@ def test_sound_objects_of_operators_have_no_fault(name: str) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_verdicts_are_those_of_the_operators(case: Case) -> None:
     messages = errors(case.build())
-    if case.said is None:
+    if case.message is None:
         assert messages == []
     else:
-        assert any(case.said in fault and "(rule of " in fault for fault in messages), messages
+        assert any(case.message in fault and "(rule of " in fault for fault in messages), messages
 
 
 def test_every_set_of_rules_refuses_something_and_lets_something_by() -> None:
     for entry in operator_rules():
-        verdicts = {case.said is not None for case in CASES if kind_of(OBJECTS[case.base]) in entry.kinds}
+        verdicts = {case.message is not None for case in CASES if kind_of(OBJECTS[case.base]) in entry.kinds}
         assert verdicts == {True, False}, entry.title
         assert " v" in entry.title
 
