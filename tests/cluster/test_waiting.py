@@ -33,7 +33,7 @@ class Background:
     def __init__(self, stack: Stack, **options: Any) -> None:
         """Start it."""
         self.begun_s = time.monotonic()
-        self.told_s: list[tuple[float, RunEvent]] = []
+        self.events_s: list[tuple[float, RunEvent]] = []
         self.error: MlstackError | None = None
         self.result: RunResult | None = None
         plan = stack.plan(wait=True, **options)
@@ -47,20 +47,20 @@ class Background:
             self.error = error
 
     def _hear(self, event: RunEvent) -> None:
-        self.told_s.append((time.monotonic() - self.begun_s, event))
+        self.events_s.append((time.monotonic() - self.begun_s, event))
 
     def when(self, text: str) -> float:
         """Give the second at which something was told, waiting for it."""
 
         def look() -> float | None:
-            return next((at for at, event in self.told_s if text in event.text), None)
+            return next((at for at, event in self.events_s if text in event.text), None)
 
-        return wait_until(look, what=f"`{text}` to be told", timeout_s=40, details=lambda: self.told_s)
+        return wait_until(look, what=f"`{text}` to be told", timeout_s=40, details=lambda: self.events_s)
 
     def end(self, timeout_s: float = 120) -> RunResult:
         """Give the result once it is there."""
         self._thread.join(timeout_s)
-        assert not self._thread.is_alive(), self.told_s
+        assert not self._thread.is_alive(), self.events_s
         assert self.error is None, self.error
         assert self.result is not None
         return self.result
@@ -68,7 +68,7 @@ class Background:
     def failure(self, timeout_s: float = 120) -> NotReadyError:
         """Give the error that ended it."""
         self._thread.join(timeout_s)
-        assert isinstance(self.error, NotReadyError), (self.error, self.result, self.told_s)
+        assert isinstance(self.error, NotReadyError), (self.error, self.result, self.events_s)
         return self.error
 
 
@@ -118,7 +118,7 @@ def test_a_rollout_says_what_its_new_pod_waits_for(stack: Stack) -> None:
     row = stack.status().components[0].objects[0]
     assert (row.state, row.reason.startswith(why)) == ("waiting", True)
     assert row.reason in run.failure().message
-    assert not [event for _, event in run.told_s if "ending" in event.text]
+    assert not [event for _, event in run.events_s if "ending" in event.text]
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet", "Job"])

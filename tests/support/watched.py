@@ -70,7 +70,7 @@ class Watched:
             simulation = Simulation(self.cluster, gpus=gpus, now=lambda: "2027-01-15T08:00:00Z")
             self.cluster.on_idle = simulation.step
         self.events: list[RunEvent] = []
-        self.found: dict[Identity, Readiness] = {}
+        self.readiness: dict[Identity, Readiness] = {}
         self.uids: dict[Identity, str] = {}
 
     def apply(self, data: Mapping[str, Any], *, component: str = "a") -> KubeObject:
@@ -98,11 +98,11 @@ class Watched:
                 standings=standings,
             )
         finally:
-            self.found = {who: state.readiness for who, state in standings.items()}
+            self.readiness = {who: state.readiness for who, state in standings.items()}
             self.waited_s = self.clock.now_s() - begun_s
         return self.waited_s
 
     @property
-    def told(self) -> list[tuple[str, str]]:
-        """Give what was told: about whom, and what; not what was said again after a long time."""
+    def messages(self) -> list[tuple[str, str]]:
+        """Give the messages: about whom, and what; not what was said again after a long time."""
         return [(str(event.identity or ""), event.text) for event in self.events if event.kind != "still"]

@@ -38,7 +38,7 @@ def annotated(data: dict[str, Any], **annotations: str) -> dict[str, Any]:
 def test_what_runs_is_ready(running: Watched) -> None:
     web, settings = running.apply(deployment(replicas=3)), running.apply(config_map())
     assert running.wait(web, settings) < 5
-    assert {readiness.state for readiness in running.found.values()} == {"ready"}
+    assert {readiness.state for readiness in running.readiness.values()} == {"ready"}
     assert "ConfigMap" not in running.cluster.watches
 
 
@@ -63,7 +63,7 @@ def test_a_pod_without_gpu_is_told_soon_and_late_after_its_own_limit(running: Wa
     assert caught.value.message.endswith(NO_GPU)
     assert caught.value.exit_code == 7
     assert running.waited_s == pytest.approx(NO_NODE_S, abs=6)
-    assert running.told == [("Deployment ml/web", NO_GPU)]
+    assert running.messages == [("Deployment ml/web", NO_GPU)]
 
 
 def test_a_chosen_timeout_holds_for_pods_without_a_node(running: Watched) -> None:
@@ -160,7 +160,7 @@ def test_a_job_that_queues_is_told_and_left(still: Watched) -> None:
     still.cluster.create(crd("tfjobs", "TFJob", group="kubeflow.org"))
     job = still.apply(tfjob())
     assert 10 <= still.wait(job) < 20
-    kind, text = still.told[-1]
+    kind, text = still.messages[-1]
     assert (kind, still.events[-1].kind) == ("TFJob ml/cnn", "note")
     assert text.startswith("not waited for: ")
 
@@ -175,7 +175,7 @@ def test_a_job_can_be_waited_for(still: Watched) -> None:
 def test_an_optional_object_never_fails_the_run(still: Watched) -> None:
     web = still.apply(annotated(deployment(), wait="optional"))
     assert 10 <= still.wait(web) < 20
-    assert still.told[-1] == ("Deployment ml/web", "not waited for: 0 of 1 pods ready")
+    assert still.messages[-1] == ("Deployment ml/web", "not waited for: 0 of 1 pods ready")
 
 
 def test_an_object_that_nobody_waits_for_is_not_waited_for(still: Watched) -> None:
@@ -228,7 +228,7 @@ def test_a_job_that_ended_and_was_removed_is_done(still: Watched) -> None:
 
     still.cluster.faults += [lambda cluster, kind: None, delete]
     still.wait(wanted)
-    assert still.found[wanted.identity].state == "done"
+    assert still.readiness[wanted.identity].state == "done"
 
 
 def test_a_server_whose_watches_a_proxy_refuses_is_asked_for_each_object(still: Watched) -> None:
@@ -282,7 +282,7 @@ def test_an_outage_is_told_and_outlived(running: Watched) -> None:
 
     running.clock.sleep = sleeping  # type: ignore[method-assign]
     running.wait(web)
-    assert running.told == [
+    assert running.messages == [
         ("", "no answer from the API server; waiting goes on"),
         ("", "the API server answers again"),
     ]
@@ -316,7 +316,7 @@ def test_who_may_not_watch_asks_instead(running: Watched, monkeypatch: pytest.Mo
     for _ in range(10):
         running.cluster.on_idle()
     assert running.wait(web) < 10
-    assert running.told == []
+    assert running.messages == []
 
 
 def test_who_may_not_watch_is_told_that_reasons_may_be_missing(
@@ -339,7 +339,7 @@ def test_many_objects_with_one_reason_share_a_line(running: Watched) -> None:
     with pytest.raises(NotReadyError):
         running.wait(*wanted, timeout_s=20)
     some = "Deployment ml/web-0, Deployment ml/web-1, Deployment ml/web-2"
-    assert running.told == [("", f"5 objects ({some} …): {NO_GPU}")]
+    assert running.messages == [("", f"5 objects ({some} …): {NO_GPU}")]
 
 
 def test_objects_of_many_namespaces_share_a_watch(running: Watched) -> None:
