@@ -8,8 +8,8 @@ from mlstack.objects.kube_object import Identity
 from mlstack.objects.references import scaled_workload
 
 
-def scaler(named: tuple[str, str], **target: str) -> dict[str, Any]:
-    kind, api_version = named
+def scaler(identity: tuple[str, str], **target: str) -> dict[str, Any]:
+    kind, api_version = identity
     metadata = {"name": "web", "namespace": "ml"}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": {"scaleTargetRef": target}}
 

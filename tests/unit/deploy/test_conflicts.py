@@ -102,8 +102,8 @@ def described(text: str, *fields: tuple[Owner, managed_fields.FieldPath]) -> lis
 def test_a_line_names_fields_and_manager() -> None:
     left = described(conflicts.LEFT, (HPA, PATH))
     assert left == ["leaves `spec.replicas` to `kube-controller-manager` (through `scale`)"]
-    taken = described(conflicts.TAKEN, (PERSON, PATH), (HPA, PATH), (PERSON, ("f:spec", "f:paused")))
-    assert taken == [
+    text = described(conflicts.TAKEN, (PERSON, PATH), (HPA, PATH), (PERSON, ("f:spec", "f:paused")))
+    assert text == [
         "takes `spec.replicas`, `spec.paused` back from `kubectl-edit`",
         "takes `spec.replicas` back from `kube-controller-manager` (through `scale`)",
     ]
@@ -158,7 +158,7 @@ OPERATOR = entry("operator", "Update", B)
 
 
 @pytest.mark.parametrize(
-    ("manager", "operation", "taken"),
+    ("manager", "operation", "is_adopted"),
     [
         ("kubectl-client-side-apply", "Update", True),
         ("kubectl-create", "Update", True),
@@ -173,9 +173,9 @@ OPERATOR = entry("operator", "Update", B)
     ],
 )
 def test_tools_that_applied_are_told_from_those_that_changed(
-    manager: str, operation: str, taken: bool
+    manager: str, operation: str, is_adopted: bool
 ) -> None:
-    assert bool(managed_fields.adoptable(live_of(entry(manager, operation, A)))) is taken
+    assert bool(managed_fields.adoptable(live_of(entry(manager, operation, A)))) is is_adopted
     assert not managed_fields.adoptable(live_of(entry(manager, operation, A, "status")))
 
 
@@ -280,8 +280,8 @@ def judged(
 ) -> tuple[list[str], list[str]]:
     fields = fields_of_no_file(after, manifest)
     going, staying = dropped_fields(fields, live, applied, policy or ConflictPolicy(), **facts)
-    named = [[f"{owner.manager} {path_text(path)}" for owner, path in part] for part in (going, staying)]
-    return named[0], named[1]
+    lines = [[f"{owner.manager} {path_text(path)}" for owner, path in part] for part in (going, staying)]
+    return lines[0], lines[1]
 
 
 def test_what_a_tool_applied_beside_us_stays_until_it_is_taken_over() -> None:

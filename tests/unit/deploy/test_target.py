@@ -286,8 +286,8 @@ def test_each_kind_and_verb_is_asked_about_once(tmp_path: Path) -> None:
 
 def test_rights_to_named_objects_are_enough(tmp_path: Path) -> None:
     def denies(right: Right) -> bool:
-        named = right.resource == "configmaps" and right.verb in ("patch", "get") and right.name
-        return everything(right) or (right.resource == "configmaps" and right.verb != "create" and not named)
+        ours = right.resource == "configmaps" and right.verb in ("patch", "get") and right.name
+        return everything(right) or (right.resource == "configmaps" and right.verb != "create" and not ours)
 
     stack = stack_on(tmp_path, Asked(denies))
     stack.deploy("web", config_map())

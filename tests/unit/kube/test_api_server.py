@@ -33,17 +33,17 @@ PATH = "/api/v1/namespaces/q/configmaps/a"
 def test_apply_is_one_server_side_apply_with_strict_fields(served: Serve) -> None:
     api, cluster = served(always(Answer(code=201, body=MAP, headers=(("Warning", '299 - "old"'),))))
     applied = cluster.apply(MAP, manager="m", force=True, dry_run=True)
-    (asked,) = api.asked
-    assert (asked.method, asked.path) == ("PATCH", PATH)
-    assert asked.query == {
+    (request,) = api.asked
+    assert (request.method, request.path) == ("PATCH", PATH)
+    assert request.query == {
         "fieldManager": "m",
         "fieldValidation": "Strict",
         "force": "true",
         "dryRun": "All",
     }
-    assert asked.headers["content-type"] == "application/apply-patch+yaml"
-    assert asked.headers["authorization"] == "Bearer token-of-tests"
-    assert asked.body == MAP
+    assert request.headers["content-type"] == "application/apply-patch+yaml"
+    assert request.headers["authorization"] == "Bearer token-of-tests"
+    assert request.body == MAP
     assert (applied.created, applied.warnings, applied.object) == (True, ("old",), MAP)
 
 
@@ -53,10 +53,10 @@ LAST = {"lines": 5, "most_bytes": 900, "timeout_s": 2.0}
 def test_logs_are_text_and_asked_for_once(served: Serve) -> None:
     api, cluster = served(always(Answer(body="one\nlast", content_type="text/plain")))
     assert cluster.logs(ObjectRef("v1", "Pod", "q", "p"), "main", previous=True, **LAST) == "one\nlast"
-    (asked,) = api.asked
-    assert (asked.method, asked.path) == ("GET", "/api/v1/namespaces/q/pods/p/log")
-    assert asked.query == {"container": "main", "previous": "true", "tailLines": "5", "limitBytes": "900"}
-    assert asked.headers["accept"] == "*/*"
+    (request,) = api.asked
+    assert (request.method, request.path) == ("GET", "/api/v1/namespaces/q/pods/p/log")
+    assert request.query == {"container": "main", "previous": "true", "tailLines": "5", "limitBytes": "900"}
+    assert request.headers["accept"] == "*/*"
 
 
 def test_a_node_that_breaks_off_is_not_the_api_server(served: Serve) -> None:
@@ -69,11 +69,11 @@ def test_a_node_that_breaks_off_is_not_the_api_server(served: Serve) -> None:
 
 def test_delete_puts_everything_into_the_body(served: Serve) -> None:
     api, cluster = served(always(Answer(body={"kind": "Status", "status": "Success"})))
-    gone = cluster.delete(REF, propagation="Background", uid="u", resource_version="7", grace_period_s=0)
-    (asked,) = api.asked
-    assert gone is None
-    assert asked.query == {}
-    assert asked.body == {
+    answer = cluster.delete(REF, propagation="Background", uid="u", resource_version="7", grace_period_s=0)
+    (request,) = api.asked
+    assert answer is None
+    assert request.query == {}
+    assert request.body == {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
         "propagationPolicy": "Background",
@@ -166,17 +166,17 @@ def test_kinds_come_from_two_requests(served: Serve) -> None:
     media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     groups = {"/api": aggregated("", "Pod", "pods"), "/apis": aggregated("kubeflow.org", "TFJob", "tfjobs")}
     api, cluster = served(
-        lambda asked: Answer(body={"items": [groups[asked.path]]}, content_type=media)
-        if asked.path in groups
+        lambda request: Answer(body={"items": [groups[request.path]]}, content_type=media)
+        if request.path in groups
         else Answer(body=MAP)
     )
     kind = cluster.kinds().lookup("kubeflow.org/v1", "TFJob")
     assert kind is not None
     assert (kind.plural, kind.namespaced) == ("tfjobs", True)
     cluster.get(ObjectRef("kubeflow.org/v1", "TFJob", "q", "cnn"))
-    asked = [asked.path for asked in api.asked]
-    assert sorted(asked[:2]) == ["/api", "/apis"]
-    assert asked[2:] == ["/apis/kubeflow.org/v1/namespaces/q/tfjobs/cnn"]
+    paths = [request.path for request in api.asked]
+    assert sorted(paths[:2]) == ["/api", "/apis"]
+    assert paths[2:] == ["/apis/kubeflow.org/v1/namespaces/q/tfjobs/cnn"]
 
 
 def test_older_servers_are_asked_group_by_group_and_one_broken_group_hides_no_other(served: Serve) -> None:
@@ -207,7 +207,7 @@ def test_older_servers_are_asked_group_by_group_and_one_broken_group_hides_no_ot
             }
         ),
     }
-    _, cluster = served(lambda asked: pages[asked.path])
+    _, cluster = served(lambda request: pages[request.path])
     assert {(kind.api_version, kind.plural) for kind in cluster.kinds()} == {
         ("v1", "nodes"),
         ("kubeflow.org/v1", "tfjobs"),
@@ -219,7 +219,7 @@ def test_an_unknown_kind_is_asked_for_once_more_then_told(served: Serve) -> None
     with pytest.raises(ObjectNotFoundError) as caught:
         cluster.list("kubeflow.org/v1", "TFJob")
     assert caught.value.what == "kind"
-    assert sorted(asked.path for asked in api.asked) == ["/api", "/api", "/apis", "/apis"]
+    assert sorted(request.path for request in api.asked) == ["/api", "/api", "/apis", "/apis"]
     assert cluster.get(ObjectRef("kubeflow.org/v1", "TFJob", "q", "cnn")) is None
 
 
@@ -281,9 +281,9 @@ def test_a_watch_begins_with_what_there_is_and_ends_with_its_connection(served: 
     assert [event.is_initial_end for event in events] == [False, True, False]
     assert events[2].resource_version == "6"
     assert events[0].object["kind"] == "ConfigMap"
-    (asked,) = api.asked
-    assert asked.query["sendInitialEvents"] == "true"
-    assert asked.query["timeoutSeconds"] == "3"
+    (request,) = api.asked
+    assert request.query["sendInitialEvents"] == "true"
+    assert request.query["timeoutSeconds"] == "3"
 
 
 def test_a_watch_goes_on_from_a_version(served: Serve) -> None:

@@ -432,8 +432,8 @@ def test_a_broken_kubeconfig_is_one_clear_error_without_its_secrets(tmp_path: Pa
 
 
 def test_a_token_file_counts_before_a_token_and_is_read_again(tmp_path: Path) -> None:
-    def script(asked: Asked) -> Answer:
-        fresh = asked.headers["authorization"] == "Bearer new"
+    def script(request: Asked) -> Answer:
+        fresh = request.headers["authorization"] == "Bearer new"
         return Answer(body=MAP) if fresh else status(401, "Unauthorized", reason="Unauthorized")
 
     (tmp_path / "token").write_text("old\n")
@@ -442,7 +442,7 @@ def test_a_token_file_counts_before_a_token_and_is_read_again(tmp_path: Path) ->
         cluster = connect("test", kubeconfig=config)
         (tmp_path / "token").write_text("new\n")
         assert cluster.get(REF) == MAP
-    assert [asked.headers["authorization"] for asked in api.asked] == ["Bearer old", "Bearer new"]
+    assert [request.headers["authorization"] for request in api.asked] == ["Bearer old", "Bearer new"]
 
 
 def test_the_proxy_of_a_context_is_told_its_password_and_nobody_else(

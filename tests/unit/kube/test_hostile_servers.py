@@ -143,8 +143,8 @@ def opened(
 
             server = stack.enter_context(HostileServer(behave).running())
             # A proxy is asked for plain addresses as the server would be: here it is the server.
-            way = {} if request.param == "directly" else {"proxy-url": server.url}
-            config = kubeconfig(tmp_path, server.url, **way)
+            options = {} if request.param == "directly" else {"proxy-url": server.url}
+            config = kubeconfig(tmp_path, server.url, **options)
             monkeypatch.setenv("MLSTACK_REQUEST_TIMEOUT", f"{timeout_s}s")
             return connect("test", kubeconfig=config)
 

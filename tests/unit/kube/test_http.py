@@ -139,8 +139,8 @@ def test_a_server_that_ends_before_the_greeting_is_broken_off_and_leaves_no_sock
     pool = pool_of(f"https://127.0.0.1:{listener.getsockname()[1]}")
     original = connection.create_connection
 
-    def connect(*args: Any, **named: Any) -> socket.socket:
-        connection = original(*args, **named)
+    def connect(*args: Any, **options: Any) -> socket.socket:
+        connection = original(*args, **options)
         listener.close()
         return connection
 

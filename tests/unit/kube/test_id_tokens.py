@@ -34,8 +34,8 @@ def provider(tmp_path: Path) -> Iterator[FakeProvider]:
 
 
 def only(token: str) -> Script:
-    def script(asked: Asked) -> Answer:
-        return Answer(body=MAP) if asked.headers.get("authorization") == f"Bearer {token}" else NOBODY
+    def script(request: Asked) -> Answer:
+        return Answer(body=MAP) if request.headers.get("authorization") == f"Bearer {token}" else NOBODY
 
     return script
 

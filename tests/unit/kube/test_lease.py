@@ -64,8 +64,8 @@ def test_the_clock_of_another_machine_does_not_matter(cluster: MemoryCluster, cl
 
 def test_a_lease_of_a_dead_process_need_not_expire(cluster: MemoryCluster, clock: VirtualClock) -> None:
     lease(cluster, "ada", clock).take()
-    taken = lease(cluster, "grace", clock).take(is_gone=lambda name: name == "ada")
-    assert taken.holder == "grace"
+    grace = lease(cluster, "grace", clock).take(is_gone=lambda name: name == "ada")
+    assert grace.holder == "grace"
 
 
 def test_release_leaves_the_lease_of_another_alone(cluster: MemoryCluster, clock: VirtualClock) -> None:

@@ -39,15 +39,15 @@ def login_of(folder: Path, user: Any = None, environ: Any = None, **cluster: Any
 
 
 def proof(folder: Path, user: Any) -> Proof:
-    way = login_of(folder, user).source
-    assert isinstance(way, Proof)
-    return way
+    source = login_of(folder, user).source
+    assert isinstance(source, Proof)
+    return source
 
 
-def asked(folder: Path, user: Any, **cluster: Any) -> Plugin:
-    way = login_of(folder, user, **cluster).source
-    assert isinstance(way, Plugin)
-    return way
+def plugin_of(folder: Path, user: Any, **cluster: Any) -> Plugin:
+    source = login_of(folder, user, **cluster).source
+    assert isinstance(source, Plugin)
+    return source
 
 
 def plugin(**more: Any) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def test_a_certificate_counts_with_its_key_only(tmp_path: Path) -> None:
 
 
 def test_a_token_file_lies_beside_the_kubeconfig(tmp_path: Path) -> None:
-    way = login_of(tmp_path, {"tokenFile": "token", "token": "t"}).source
-    assert way == TokenFile(path=str(tmp_path / "token"), proof=Proof(authorization="Bearer t"))
+    source = login_of(tmp_path, {"tokenFile": "token", "token": "t"}).source
+    assert source == TokenFile(path=str(tmp_path / "token"), proof=Proof(authorization="Bearer t"))
 
 
 def test_a_token_counts_while_its_file_cannot_be_read(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ def test_a_plug_in_is_the_last_way(tmp_path: Path, user: dict[str, Any]) -> None
 def test_a_token_counts_before_an_auth_provider(tmp_path: Path) -> None:
     provider = {"auth-provider": {"name": "oidc", "config": {}}}
     assert proof(tmp_path, {"token": "t", **provider}) == Proof(authorization="Bearer t")
-    way = login_of(tmp_path, provider).source
-    assert isinstance(way, IdToken)
-    assert way.proof == Proof(expires_s=0)
+    source = login_of(tmp_path, provider).source
+    assert isinstance(source, IdToken)
+    assert source.proof == Proof(expires_s=0)
 
 
 def test_an_identity_provider_is_read_with_its_place(tmp_path: Path) -> None:
@@ -142,12 +142,12 @@ def test_an_identity_provider_is_read_with_its_place(tmp_path: Path) -> None:
 
 
 def test_tokens_are_not_kept_where_the_user_is_gone(tmp_path: Path) -> None:
-    way = login_of(tmp_path, {"auth-provider": {"name": "oidc", "config": {}}}).source
-    assert isinstance(way, IdToken)
+    source = login_of(tmp_path, {"auth-provider": {"name": "oidc", "config": {}}}).source
+    assert isinstance(source, IdToken)
     before = Path(config(tmp_path / "k", user={"token": "t"})).read_text()
     for name in ("u", "gone"):
         with pytest.raises(ValueError, match="changed meanwhile"):
-            login.keep(replace(way, user=name), {"id-token": "t"})
+            login.keep(replace(source, user=name), {"id-token": "t"})
     assert (tmp_path / "k").read_text() == before
 
 
@@ -163,7 +163,7 @@ def test_a_plug_in_is_read_whole(tmp_path: Path) -> None:
         interactiveMode="Always",
         installHint="get it \x1b[1mhere\n",
     )
-    assert asked(tmp_path, user) == Plugin(
+    assert plugin_of(tmp_path, user) == Plugin(
         command="login",
         api_version=V1,
         args=("--cluster", "c"),
@@ -185,14 +185,14 @@ def test_a_plug_in_hears_of_the_cluster_if_it_wants_to(tmp_path: Path) -> None:
             {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}},
         ],
     }
-    assert asked(tmp_path, plugin(provideClusterInfo=True), **cluster).cluster == {
+    assert plugin_of(tmp_path, plugin(provideClusterInfo=True), **cluster).cluster == {
         "server": SERVER,
         "tls-server-name": "kubernetes",
         "certificate-authority-data": base64.b64encode(b"\xe9\n").decode(),
         "proxy-url": "http://proxy",
         "config": {"audience": "x"},
     }
-    assert asked(tmp_path, plugin(), **cluster).cluster is None
+    assert plugin_of(tmp_path, plugin(), **cluster).cluster is None
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_plug_in_that_kubectl_would_not_run_is_refused(
 
 def test_before_v1_a_plug_in_may_ask_where_somebody_is_there(tmp_path: Path) -> None:
     entry = {"exec": {"apiVersion": f"{V1}beta1", "command": "login"}}
-    assert asked(tmp_path, entry).interactive is Interactive.IF_AVAILABLE
+    assert plugin_of(tmp_path, entry).interactive is Interactive.IF_AVAILABLE
 
 
 def test_a_proxy_is_that_of_the_context_else_that_of_the_environment(tmp_path: Path) -> None:

@@ -30,9 +30,7 @@ NOBODY = status(401, "Unauthorized", reason="Unauthorized")
 
 def only(token: str) -> Script:
     """Take one token alone."""
-    return (
-        lambda asked: Answer(body=MAP) if asked.headers.get("authorization") == f"Bearer {token}" else NOBODY
-    )
+    return lambda call: Answer(body=MAP) if call.headers.get("authorization") == f"Bearer {token}" else NOBODY
 
 
 def opened(tmp_path: Path, api: FakeApi, plugin: FakePlugin, **more: Any) -> ApiServerClient:
@@ -77,7 +75,7 @@ def test_what_has_expired_is_got_anew_before_the_next_request(tmp_path: Path) ->
     with serve(only("new")).running() as api:
         cluster = opened(tmp_path, api, plugin)
         assert cluster.get(REF) == cluster.get(REF) == MAP
-    assert [asked.headers["authorization"] for asked in api.asked] == ["Bearer new"] * 2
+    assert [request.headers["authorization"] for request in api.asked] == ["Bearer new"] * 2
     assert len(plugin.asked) == 2
 
 
@@ -101,8 +99,8 @@ def test_a_server_that_refuses_all_ends_it(tmp_path: Path) -> None:
 def test_it_runs_once_for_all_who_are_refused(tmp_path: Path) -> None:
     together = Barrier(8)
 
-    def script(asked: Asked) -> Answer:
-        if asked.headers["authorization"] == "Bearer old":
+    def script(request: Asked) -> Answer:
+        if request.headers["authorization"] == "Bearer old":
             together.wait(timeout=30)
             return NOBODY
         return Answer(body=MAP)
@@ -119,7 +117,7 @@ def test_it_runs_once_for_all_who_are_refused(tmp_path: Path) -> None:
 def test_its_failure_counts_for_all_who_wait_for_it(tmp_path: Path) -> None:
     together = Barrier(8)
 
-    def script(asked: Asked) -> Answer:
+    def script(request: Asked) -> Answer:
         together.wait(timeout=30)
         return NOBODY
 
@@ -153,7 +151,7 @@ def test_a_new_certificate_is_shown_on_new_connections(tmp_path: Path) -> None:
     ]
     plugin = plugins.make(tmp_path / "p", *answers)
     replies = iter([Answer(body=MAP), NOBODY, Answer(body=MAP)])
-    with serve(lambda asked: next(replies), tls=context).running() as api:
+    with serve(lambda request: next(replies), tls=context).running() as api:
         config = kubeconfig(tmp_path, api.url, user=plugin.user(), **{"certificate-authority": ca})
         cluster = connect("test", kubeconfig=config)
         assert cluster.get(REF) == cluster.get(REF) == MAP

@@ -47,7 +47,7 @@ def test_a_proxy_connects_us_to_a_server_behind_tls(tmp_path: Path, over_tls: bo
     place = api.url.removeprefix("https://")
     assert proxy.heads[0].startswith(f"CONNECT {place} HTTP/1.")
     assert "Proxy-Authorization: Basic YWRhOnBAc3M=" in proxy.heads[0].splitlines()
-    assert all("proxy-authorization" not in asked.headers for asked in api.asked)
+    assert all("proxy-authorization" not in request.headers for request in api.asked)
     assert all("token" not in head for head in proxy.heads)
 
 

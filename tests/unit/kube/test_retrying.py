@@ -36,12 +36,12 @@ class Moody(ClientWrapper):
         super().__init__(MemoryCluster(load_schemas("1.36")))
         self.mood: Callable[[], MlstackError | None] = lambda: None
 
-    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+    def _call(self, verb: str, *args: Any, **options: Any) -> Any:
         self.sent += verb in WRITES
         error = self.mood()
         if error is not None:
             raise error
-        return super()._call(verb, *args, **named)
+        return super()._call(verb, *args, **options)
 
 
 class Waiting:

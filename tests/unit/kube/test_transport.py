@@ -87,17 +87,17 @@ def moved(location: str) -> Answer:
     return Answer(code=307, body={}, headers=(("Location", location),))
 
 
-@pytest.mark.parametrize("way", ["/k8s{}", "{}/k8s{}"], ids=["path", "address"])
-def test_reading_is_led_elsewhere_on_the_same_server(served: Serve, way: str) -> None:
-    def script(asked: Asked) -> Answer:
-        if asked.path.startswith("/k8s"):
+@pytest.mark.parametrize("address", ["/k8s{}", "{}/k8s{}"], ids=["path", "address"])
+def test_reading_is_led_elsewhere_on_the_same_server(served: Serve, address: str) -> None:
+    def script(request: Asked) -> Answer:
+        if request.path.startswith("/k8s"):
             return Answer(body=MAP)
-        return moved(way.format(*[api.url][: way.count("{}") - 1], f"{asked.path}?a=b"))
+        return moved(address.format(*[api.url][: address.count("{}") - 1], f"{request.path}?a=b"))
 
     api, cluster = served(script)
     assert cluster.get(REF) == MAP
-    assert [asked.query for asked in api.asked] == [{}, {"a": "b"}]
-    assert {asked.headers["authorization"] for asked in api.asked} == {"Bearer token-of-tests"}
+    assert [request.query for request in api.asked] == [{}, {"a": "b"}]
+    assert {request.headers["authorization"] for request in api.asked} == {"Bearer token-of-tests"}
 
 
 def test_writing_is_not(served: Serve) -> None:
@@ -200,12 +200,12 @@ def test_a_silent_server_is_given_up(
 def test_each_request_is_counted_by_verb_and_status(pauses: list[float], tmp_path: Path) -> None:
     counted: list[tuple[str, int | None]] = []
     later = Answer(code=429, body=status(429, "later").body)
-    gone = status(404, "gone")
+    refusal = status(404, "gone")
     script = in_turn(
         Answer(code=201, body=MAP),
         later,
         Answer(body=MAP),
-        gone,
+        refusal,
         Answer(body={"items": [], "metadata": {}}),
         Answer(body=MAP),
         Answer(body=MAP),
@@ -244,6 +244,6 @@ def test_answers_come_packed_unless_the_kubeconfig_says_otherwise(
     tmp_path: Path, connect: Connect, more: dict[str, Any], coding: str, by_proxy: bool
 ) -> None:
     with serve(always(Answer(body=MAP))).running() as api:
-        way = {"proxy-url": api.url} if by_proxy else {}
-        assert connect("test", kubeconfig=kubeconfig(tmp_path, api.url, **way, **more)).get(REF) == MAP
+        proxy = {"proxy-url": api.url} if by_proxy else {}
+        assert connect("test", kubeconfig=kubeconfig(tmp_path, api.url, **proxy, **more)).get(REF) == MAP
     assert api.asked[0].headers["accept-encoding"] == coding

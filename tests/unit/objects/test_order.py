@@ -323,8 +323,8 @@ def test_a_component_that_comes_later_keeps_its_own_waves() -> None:
 
 
 def test_deletion_goes_the_other_way_and_takes_no_offence_at_what_people_wrote() -> None:
-    things = [make("", "Service"), make("apps", "Deployment", "a"), make("apps", "Deployment", "b")]
-    names = [identity.name + identity.kind for identity in order.last_first(things)]
+    objects = [make("", "Service"), make("apps", "Deployment", "a"), make("apps", "Deployment", "b")]
+    names = [identity.name + identity.kind for identity in order.last_first(objects)]
     assert names == ["bDeployment", "aDeployment", "aService"]
     odd = (("a", "?"), ("b", "/ConfigMap/c"), ("c", "/ConfigMap/b"))
     assert len(order.last_first([make("", "ConfigMap", name, after=after) for name, after in odd])) == 3

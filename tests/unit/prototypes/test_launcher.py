@@ -141,10 +141,10 @@ def test_the_source_comes_into_a_volume_that_is_roots_also_a_second_time(tmp_pat
     source, target = tmp_path / "source", tmp_path / "target"
     revision = repository(source, {"run.py": "pass"})
     (tmp_path / ".gitconfig").write_text(f"[safe]\n  directory = {source}/.git\n")
-    asked = {"TARGET": str(target), "REPOSITORY": f"file://{source}", "REVISION": revision}
+    settings = {"TARGET": str(target), "REPOSITORY": f"file://{source}", "REVISION": revision}
     other = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
     for _ in range(2):
-        subprocess.run(["sh", "-e", LAUNCHER.with_name("clone.sh")], env={**other, **asked}, check=True)
+        subprocess.run(["sh", "-e", LAUNCHER.with_name("clone.sh")], env={**other, **settings}, check=True)
         assert (target / "run.py").read_text() == "pass"
 
 

@@ -127,12 +127,12 @@ def test_nodes_are_asked_for_once_in_a_while_and_not_while_the_server_is_away() 
     wanted = watched.apply(deployment(**gpu))
     for _ in range(5):
         watched.cluster.on_idle()
-    asked: list[str] = []
+    kinds: list[str] = []
     listed = watched.cluster.list
 
     def counting(api_version: str, kind: str, **options: Any) -> Any:
-        asked.append(kind)
-        if len(asked) > 1:
+        kinds.append(kind)
+        if len(kinds) > 1:
             raise UnreachableError("away")
         return listed(api_version, kind, **options)
 
@@ -143,7 +143,7 @@ def test_nodes_are_asked_for_once_in_a_while_and_not_while_the_server_is_away() 
     watched.cluster.list = counting  # type: ignore[method-assign]
     for _ in range(3):
         assert state(watched, evaluator, wanted) == "waiting"
-    assert asked == ["Node"]
+    assert kinds == ["Node"]
     watched.clock.sleep(FRESH_S)
     live = watched.cluster.get(ObjectRef.of(wanted.data))
     readiness = evaluator.evaluate(wanted, live, now_s=watched.clock.now_s()).readiness

@@ -139,14 +139,14 @@ def test_each_kind_tells_how_many_pods_it_makes(
 
 
 def test_pods_of_a_training_job_are_known_as_its_controller_makes_them() -> None:
-    asked = {"resources": {"requests": {"cpu": 2}, "limits": {"nvidia.com/gpu": 1}}}
+    resources = {"resources": {"requests": {"cpu": 2}, "limits": {"nvidia.com/gpu": 1}}}
     spec = {
         "image": "x:1",
         "priority": 5,  # of the job: a pod with it is refused
         "NodeSelector": {"zone": "a"},
         "tolerations": [{"operator": "Exists"}],
-        "trainer": {"min-instance": 1, "max-instance": 1, "nodeSelector": {"disk": "ssd"}, **asked},
-        "pserver": {"min-instance": 1, "priorityClassName": "high", **asked},
+        "trainer": {"min-instance": 1, "max-instance": 1, "nodeSelector": {"disk": "ssd"}, **resources},
+        "pserver": {"min-instance": 1, "priorityClassName": "high", **resources},
     }
     job = obj("paddlepaddle.org/TrainingJob", spec)
     for template in pods_of(job):

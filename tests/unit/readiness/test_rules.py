@@ -254,8 +254,8 @@ def test_a_pod_that_ran_for_long_and_crashes_now_has_its_grace() -> None:
 
 @pytest.mark.parametrize("reason", ["Evicted", "UnexpectedAdmissionError", "OutOfcpu"])
 def test_a_pod_that_its_node_turned_away_fails_no_workload(reason: str) -> None:
-    gone = pod(phase="Failed", reason=reason)
-    assert_told(judge("apps/v1", "Deployment", pods=[gone]), "waiting", f"0 of 1 pods ready: {reason}")
+    rejected = pod(phase="Failed", reason=reason)
+    assert_told(judge("apps/v1", "Deployment", pods=[rejected]), "waiting", f"0 of 1 pods ready: {reason}")
 
 
 def test_what_pods_only_queue_for_is_told_apart() -> None:

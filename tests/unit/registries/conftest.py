@@ -20,7 +20,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waited: list[float] = []
     original = Web.__init__
 
-    def patched(self: Web, **named: object) -> None:
+    def patched(self: Web, **options: object) -> None:
         original(self, sleep=waited.append, clock=lambda: sum(waited))
 
     monkeypatch.setattr(Web, "__init__", patched)

@@ -66,11 +66,11 @@ def dying_at(step: int, command: Command, root: Path) -> int:
         left = [step]
 
         def dying(real: Callable[..., object]) -> Callable[..., object]:
-            def call(*args: object, **named: object) -> object:
+            def call(*args: object, **options: object) -> object:
                 left[0] -= 1
                 if left[0] == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
-                return real(*args, **named)
+                return real(*args, **options)
 
             return call
 

@@ -62,9 +62,9 @@ def history(tmp_path: Path) -> tuple[Path, str]:
 @pytest.mark.parametrize("revision", ["main", "v1", "feature/x", "COMMIT", "SHORT"])
 def test_branch_tag_and_commit(history: tuple[Path, str], tmp_path: Path, revision: str) -> None:
     repo, first = history
-    named = revision.replace("COMMIT", first).replace("SHORT", first[:10])  # which git gives out to nobody
-    registry = opened_at(f"file://{repo}#{named}:reg", tmp_path)
-    for same in (registry, opened_at(f"file://{repo}#main:reg", tmp_path).at(named)):
+    name = revision.replace("COMMIT", first).replace("SHORT", first[:10])  # which git gives out to nobody
+    registry = opened_at(f"file://{repo}#{name}:reg", tmp_path)
+    for same in (registry, opened_at(f"file://{repo}#main:reg", tmp_path).at(name)):
         assert same.fetch("jobs") == as_files(next_jobs() if revision == "main" else JOBS)
         assert (same.index.revision == first) == (revision != "main")
 
@@ -343,15 +343,15 @@ def test_an_index_with_a_stale_digest_never_gives_files(tmp_path: Path) -> None:
         fetch_all(refs, PackageRef(registry="own", name="jobs"), root=tmp_path)
 
 
-@pytest.mark.parametrize("what", ["a submodule", "a link", "a pointer of Git LFS"])
-def test_what_git_holds_in_the_place_of_files_is_refused(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("kind", ["a submodule", "a link", "a pointer of Git LFS"])
+def test_what_git_holds_in_the_place_of_files_is_refused(tmp_path: Path, kind: str) -> None:
     first = repository(repo := tmp_path / "repo", {f"jobs/{path}": text for path, text in JOBS.items()})
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12\n"
-    (repo / "data").write_text("package.yaml" if what == "a link" else pointer)
+    (repo / "data").write_text("package.yaml" if kind == "a link" else pointer)
     text = git(repo, "hash-object", "-w", "data")
-    entry = {"a submodule": f"160000,{first}", "a link": f"120000,{text}"}.get(what, f"100644,{text}")
+    entry = {"a submodule": f"160000,{first}", "a link": f"120000,{text}"}.get(kind, f"100644,{text}")
     git(repo, "update-index", "--add", "--cacheinfo", f"{entry},jobs/data")
     git(repo, "commit", "--quiet", "--message=x")
-    with pytest.raises(RegistryError, match=what) as refused:
+    with pytest.raises(RegistryError, match=kind) as refused:
         opened_at(f"file://{repo}", tmp_path).fetch("jobs")
     assert "jobs/data" in str(refused.value) and "commit the files themselves" in str(refused.value.hint)

@@ -295,9 +295,9 @@ def tokens(fake: FakeRegistry, *, basic: str = "") -> None:
 def test_a_token_is_had_without_a_login(fake: FakeRegistry) -> None:
     tokens(fake)
     round_trip(fake.host)
-    asked = [headers for _, path, headers in fake.requests if "/token" in path]
-    assert asked
-    assert not [headers for headers in asked if "Authorization" in headers]
+    logins = [headers for _, path, headers in fake.requests if "/token" in path]
+    assert logins
+    assert not [headers for headers in logins if "Authorization" in headers]
 
 
 @pytest.mark.slow
@@ -504,11 +504,11 @@ def test_an_identity_token_is_exchanged_for_others(fake: FakeRegistry) -> None:
     configure(
         {"auths": {fake.host: {"auth": base64.b64encode(b"<token>:").decode(), "identitytoken": "long"}}}
     )
-    asked: list[str] = []
+    requests: list[str] = []
 
     def want(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
         if path == "/token":
-            asked.append(f"{method} {headers.get('Authorization')}")
+            requests.append(f"{method} {headers.get('Authorization')}")
             return Reply(body=b'{"access_token": "short"}')
         if headers.get("Authorization") == "Bearer short":
             return None
@@ -517,7 +517,7 @@ def test_an_identity_token_is_exchanged_for_others(fake: FakeRegistry) -> None:
 
     fake.fault = want
     publish(fake.host, as_files(JOBS))
-    assert set(asked) == {"POST None"}
+    assert set(requests) == {"POST None"}
     assert any(b"refresh_token=long" in body for body in fake.bodies)
 
 

@@ -149,8 +149,8 @@ def test_a_token_that_runs_out_in_the_middle_is_asked_for_again(fake: FakeRegist
 
 
 def test_an_upload_that_the_registry_forgot_is_told(fake: FakeRegistry) -> None:
-    gone = Reply(status=404, body=b'{"errors": [{"code": "BLOB_UPLOAD_UNKNOWN"}]}')
-    fake.fault = replying(gone, STEPS["uploading"])
+    unknown = Reply(status=404, body=b'{"errors": [{"code": "BLOB_UPLOAD_UNKNOWN"}]}')
+    fake.fault = replying(unknown, STEPS["uploading"])
     with pytest.raises(RegistryError, match="BLOB_UPLOAD_UNKNOWN"):
         publish(fake)
 

@@ -98,7 +98,7 @@ def smart_git(root: Path) -> type[BaseHTTPRequestHandler]:
 
         def _do(self) -> None:
             place, _, query = self.path.partition("?")
-            named = {
+            cgi = {
                 "GIT_PROJECT_ROOT": str(root),
                 "GIT_HTTP_EXPORT_ALL": "1",
                 "PATH_INFO": place,
@@ -110,7 +110,7 @@ def smart_git(root: Path) -> type[BaseHTTPRequestHandler]:
             }
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             command = ["git", "http-backend"]
-            answer = subprocess.run(command, input=body, env={**os.environ, **named}, stdout=PIPE, check=True)
+            answer = subprocess.run(command, input=body, env={**os.environ, **cgi}, stdout=PIPE, check=True)
             head, _, content = answer.stdout.partition(b"\r\n\r\n")
             self.send_response(200)
             for line in head.decode().splitlines():

@@ -190,8 +190,8 @@ def test_retired_names_are_given_once_and_lead_to_what_has_them_now(tmp_path: Pa
         for p in package.prototypes
         for name in p.names
     }
-    led = {name: retired.instead for retired in index.retired for name in retired.names if name in brought}
-    assert not [name for name, step in led.items() if f"pkg install kubeflow/{brought[name]}" not in step]
+    steps = {name: retired.instead for retired in index.retired for name in retired.names if name in brought}
+    assert not [name for name, step in steps.items() if f"pkg install kubeflow/{brought[name]}" not in step]
 
 
 def test_what_to_do_instead_of_a_retired_name_names_what_is_there(tmp_path: Path) -> None:

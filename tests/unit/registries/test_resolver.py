@@ -73,9 +73,9 @@ def test_what_is_preferred_needs_no_catalog() -> None:
 
 
 def test_an_exact_version_stands_beside_with_what_it_requires() -> None:
-    asked = asks("r/e", "r/e@1.0.0")
-    assert chosen(asked, DIAMOND) == ["e@1.0.0", "e@2.0.0 *", "x@1.5.0", "x@2.0.0 *"]
-    assert select(asked, Shelf(DIAMOND), preferred={})[0].requires == {"r/x": "1.5.0"}
+    asking = asks("r/e", "r/e@1.0.0")
+    assert chosen(asking, DIAMOND) == ["e@1.0.0", "e@2.0.0 *", "x@1.5.0", "x@2.0.0 *"]
+    assert select(asking, Shelf(DIAMOND), preferred={})[0].requires == {"r/x": "1.5.0"}
 
 
 def test_an_environment_moves_what_it_asks_for_and_what_that_requires() -> None:

@@ -42,7 +42,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield host
 
 
-def new_app(tmp_path: Path, address: str, asked: str = "key: ours.pub", protocol: str = "") -> AppDir:
+def new_app(tmp_path: Path, address: str, rule: str = "key: ours.pub", protocol: str = "") -> AppDir:
     """Make an app that asks for signatures, by our key if it is not told otherwise."""
     shutil.rmtree(tmp_path / "demo", ignore_errors=True)
     apps.init(tmp_path / "demo", "demo", default_registry=False)
@@ -50,7 +50,7 @@ def new_app(tmp_path: Path, address: str, asked: str = "key: ours.pub", protocol
     shutil.copy(tmp_path / "ours/cosign.pub", app.root / "ours.pub")
     registries.add_registry(app, "own", address, protocol=protocol)
     file = app.root / "app.yaml"
-    file.write_text(file.read_text() + f"verify:\n- {{registry: own, {asked}}}\n")
+    file.write_text(file.read_text() + f"verify:\n- {{registry: own, {rule}}}\n")
     return AppDir(app.root)
 
 
@@ -265,7 +265,7 @@ def test_who_signs_without_a_key_is_let_in_by_name_with_nothing_asked_of_a_netwo
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("rule", "message"),
     [
         (
             ADA.replace("ada@", "eve@"),
@@ -280,10 +280,10 @@ def test_who_signs_without_a_key_is_let_in_by_name_with_nothing_asked_of_a_netwo
     ids=["another person", "another provider", "a key", "no network", "kms", "cluster"],
 )
 def test_what_others_signed_or_nobody_can_check_is_refused(
-    host: str, tmp_path: Path, asked: str, message: str
+    host: str, tmp_path: Path, rule: str, message: str
 ) -> None:
     address, root = signed_index(tmp_path)
-    app = new_app(tmp_path, address, asked)
+    app = new_app(tmp_path, address, rule)
     shutil.copy(root, app.root)
     assert message in str(refused(app))
 
@@ -301,7 +301,7 @@ def test_artifacts_nobody_signed_are_refused_where_a_person_is_asked_for(host: s
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("rule", "message"),
     [
         (ADA, ""),
         (
@@ -315,10 +315,10 @@ def test_artifacts_nobody_signed_are_refused_where_a_person_is_asked_for(host: s
 )
 @pytest.mark.parametrize("as_bundle", [True, False], ids=["bundle", "claims"])
 def test_artifacts_signed_without_a_key_are_let_in_by_name(
-    host: str, tmp_path: Path, asked: str, message: str, as_bundle: bool
+    host: str, tmp_path: Path, rule: str, message: str, as_bundle: bool
 ) -> None:
     published = publish_package(tmp_path / "common", f"oci://{host}/ml", app=None)
-    app = new_app(tmp_path, f"oci://{host}/ml", asked)
+    app = new_app(tmp_path, f"oci://{host}/ml", rule)
     shutil.copy(sigstore.trusted_root(tmp_path), app.root)
     artifact = f"{host}/ml/common@{published.revision}"
     ada = {"identity": "ada@example.com", "issuer": "https://idp.example.com"}
