@@ -62,6 +62,11 @@ def is_whole_plain_run(config: pytest.Config) -> bool:
     return config.args_source is config.ArgsSource.TESTPATHS and "not cluster" in config.option.markexpr
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put first what takes longest: no worker is to end with such a test alone."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/unit/simulator/", "tests/unit/test_")))
+
+
 def pytest_collection_finish() -> None:
     """Let the garbage collector pass over what lives as long as the tests: it took a third of the time."""
     gc.collect()
