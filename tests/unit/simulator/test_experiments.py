@@ -62,7 +62,7 @@ def test_an_interrupt_ends_all_runs_before_they_finish(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["case1", "case2", "case2-roomy"])
+@pytest.mark.parametrize("case", ["case2", "case2-roomy"])
 def test_a_case_meets_its_goals(case: str) -> None:
     check(case, figures(simulate(published(case), seed=5)))
 
@@ -90,15 +90,16 @@ def test_a_case_meets_its_goals_with_a_controller_killed_every_20_s(case: str) -
 
 
 @pytest.mark.slow
-def test_a_restart_in_the_middle_of_case_1_changes_no_figure_by_more_than_5_percent() -> None:
+def test_case_1_meets_its_goals_and_a_restart_changes_no_figure_by_more_than_5_percent() -> None:
     calm = published("case1")
     restart = ScenarioEvent(at_ms=101_000, what="kill-controller", seconds=1)
     before, after = (
-        [figures(simulate(case, seed=seed)).values for seed in range(4)]
+        [figures(simulate(case, seed=seed)) for seed in range(2, 6)]
         for case in (calm, replace(calm, events=(restart,)))
     )
+    check("case1", before[-1])
     for name in ("wait", "gang wait", "utilisation", "steady", "useful", "jain", "deletions"):
-        means = [fmean(run[name] for run in runs) for runs in (before, after)]
+        means = [fmean(run.values[name] for run in runs) for runs in (before, after)]
         assert means[1] == pytest.approx(means[0], rel=0.05), name
 
 
@@ -149,10 +150,8 @@ def test_a_goal_is_compared_over_all_seeds() -> None:
     assert not compare("x", {"least": 2, "over": "min"}, [1, 3]).is_met
     assert compare("x", {"most": 2}, [1, 3]).is_met
     assert not compare("x", {"most": 2, "over": "max"}, [1, 3]).is_met
-    assert [compare("x", {"value": 2, "tolerance": 0.5}, [result]).is_met for result in (1.5, 2.6)] == [
-        True,
-        False,
-    ]
+    near = {"value": 2, "tolerance": 0.5}
+    assert compare("x", near, [1.5]).is_met and not compare("x", near, [2.6]).is_met
 
 
 # --- how long jobs take: cases small enough to be reckoned by hand, and the goals over them ---
