@@ -12,7 +12,7 @@ from tests.support.cluster import TestCluster
 from tests.support.elastic_controller import Jobs, Start, controllers_of, installed_on, jobs_of
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def installed(control_plane: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Definition, priority classes, service account and rights of the controller."""
     with installed_on(control_plane.clusters["gke"], tmp_path_factory.mktemp("elastic") / "app"):

@@ -1,0 +1,1 @@
+"""The elastic controller on a real control plane."""
