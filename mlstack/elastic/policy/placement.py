@@ -312,29 +312,6 @@ def slot_loss(
     return loss
 
 
-def _node_for_server(
-    cluster: ClusterState, state: JobState, amounts: Sparse, node_names: NodeNames, *, is_late: bool
-) -> NodeInfo | None:
-    """Give the node where a master or parameter server costs the fewest places for trainers."""
-    companion = sparse(max(state.job.gang, key=lambda role: role.count).request) if state.job.gang else ()
-    allow = SurplusUpTo(state.job.priority)
-    kind = (state.amounts, companion, amounts)
-    if (loss := cluster.searches.get(("loss", kind))) is None:
-        loss = cluster.searches["loss", kind] = slot_loss(*kind, cluster.whole)
-
-    def cost(node: NodeInfo) -> tuple[int, ...] | None:
-        row = clear(cluster, node, amounts, allow)
-        if row is None:
-            return None
-        taken = (len(row.slots) if is_late else 0, cluster.spared(node, amounts))
-        left = cluster.left_over(node, amounts)
-        return (*taken, *loss(tuple(node.lifted)), row.evictions, row.negative_share, left)
-
-    barred = frozenset[str]() if is_late else state.bars
-    key = ("server", kind, state.job.priority, is_late)
-    return best_node(cluster, key, node_names, barred, cost, of_jobs=True)
-
-
 # --- the three ways to give a pod a place ---
 
 
@@ -360,9 +337,25 @@ def place_server(
 
     One that `is_late` is there already: rather where no trainer has to go, and on barred nodes too.
     """
-    node = _node_for_server(cluster, state, sparse(request), node_names, is_late=is_late)
+    amounts, allow = sparse(request), SurplusUpTo(state.job.priority)
+    companion = sparse(max(state.job.gang, key=lambda role: role.count).request) if state.job.gang else ()
+    kind = (state.amounts, companion, amounts)
+    if (loss := cluster.searches.get(("loss", kind))) is None:
+        loss = cluster.searches["loss", kind] = slot_loss(*kind, cluster.whole)
+
+    def cost(node: NodeInfo) -> tuple[int, ...] | None:
+        row = clear(cluster, node, amounts, allow)
+        if row is None:
+            return None
+        taken = (len(row.slots) if is_late else 0, cluster.spared(node, amounts))
+        left = cluster.left_over(node, amounts)
+        return (*taken, *loss(tuple(node.lifted)), row.evictions, row.negative_share, left)
+
+    barred = frozenset[str]() if is_late else state.bars
+    search = ("server", kind, state.job.priority, is_late)
+    node = best_node(cluster, search, node_names, barred, cost, of_jobs=True)
     if node is not None:
-        _make_room(cluster, node, sparse(request), SurplusUpTo(state.job.priority), ("gang", state.job.key))
+        _make_room(cluster, node, amounts, allow, ("gang", state.job.key))
         cluster.reserve(node, request, key, owner=state.job.key)
     return node
 

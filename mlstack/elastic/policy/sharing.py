@@ -404,12 +404,10 @@ class Balance:
 
     def even_out(self) -> None:
         """Move trainers until nothing is gained by it or the budget is used up."""
-        while self._budget > 0 and self._move_one():
-            pass
-
-    def _move_one(self) -> bool:
-        gaining = [state for state in self._cluster.states.values() if can_gain(state, self._now_ms)]
-        return any(self._help(state) for state in sorted(gaining, key=_rank))
+        is_helpful = True
+        while is_helpful and self._budget > 0:
+            gaining = [state for state in self._cluster.states.values() if can_gain(state, self._now_ms)]
+            is_helpful = any(self._help(state) for state in sorted(gaining, key=_rank))
 
     def _help(self, poor: JobState) -> bool:
         cluster = self._cluster
