@@ -135,17 +135,15 @@ class ClusterCache:
         self.jobs = ResourceStore(facts.parse_job)
         self.sets = ResourceStore(facts.parse_set)
         self._classes = ResourceStore(facts.parse_class)
-        self._budgets = ResourceStore(facts.parse_companion)
-        self._quotas = ResourceStore(parse_quota)
         self._stores: Mapping[str, ResourceStore[Any]] = {
             "Node": self._nodes,
             "Pod": self.pods,
             "TrainingJob": self.jobs,
             "StatefulSet": self.sets,
             "PriorityClass": self._classes,
-            "ResourceQuota": self._quotas,
+            "ResourceQuota": ResourceStore(parse_quota),
             "Service": ResourceStore(facts.parse_companion),
-            "PodDisruptionBudget": self._budgets,
+            "PodDisruptionBudget": ResourceStore(facts.parse_companion),
         }
         self._eligible: Callable[[str], NodeNames] | None = None
 
@@ -232,14 +230,14 @@ class ClusterCache:
         """Give the budget of trainers, with its UID, of a job of which none has to be there."""
         if job.trainer is None or job.trainer.count:
             return {}
-        budget = self._budgets.get(f"{job.namespace}/{job.trainer.set_name}")
+        budget = self._stores["PodDisruptionBudget"].get(f"{job.namespace}/{job.trainer.set_name}")
         if budget is None or budget.owner != job.uid or budget.is_going:
             return {}
         return {ObjectRef(*BUDGET, job.namespace, job.trainer.set_name): budget.uid}
 
     def quotas(self, namespace: str) -> list[QuotaFacts]:
         """Give the ResourceQuotas of a namespace."""
-        return [quota for quota in self._quotas.values() if quota.namespace == namespace]
+        return [quota for quota in self._stores["ResourceQuota"].values() if quota.namespace == namespace]
 
     # --- priorities and weights ---
 

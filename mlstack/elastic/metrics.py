@@ -35,28 +35,13 @@ _METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("job_fulfilment", "pass", _JOB, "Trainers of a job: share of its elastic range that it was given"),
     ("jobs", "pass", ("phase",), "Jobs by phase"),
     ("pending_jobs", "pass", (), "Jobs of which no trainer runs, as EDL counts"),
-    (
-        "incomplete_jobs",
-        "pass",
-        (),
-        "Jobs whose gang (fewest trainers, master, parameter servers) does not run as a whole, or not at all",
-    ),
+    ("incomplete_jobs", "pass", (), "Jobs whose gang (servers, fewest trainers) does not run as a whole"),
     ("jain_index", "pass", (), "Jain's index of the trainers of admitted jobs, 1 is even"),
     ("plan_steps", "pass", (), "Steps of the last plan"),
     ("cluster_allocatable", "pass", _RESOURCE, "What nodes have: thousandths of a core, bytes, pieces"),
     ("cluster_requested_ratio", "pass", _RESOURCE, "Requests of bound pods by what nodes have"),
-    (
-        "cluster_placeable_ratio",
-        "pass",
-        _RESOURCE,
-        "Free room in which a job that wants more has a place, by what nodes have",
-    ),
-    (
-        "stranded_ratio",
-        "pass",
-        _RESOURCE,
-        "Free room in which no waiting or growing job has a place, by what nodes have",
-    ),
+    ("cluster_placeable_ratio", "pass", _RESOURCE, "Free room for jobs that want more, by what nodes have"),
+    ("stranded_ratio", "pass", _RESOURCE, "Free room in which no such job has a place, by what nodes have"),
     ("foreign_pods_pending", "pass", ("priority",), "Pods of others without a node"),
     ("snapshot_age_seconds", "pass", (), "Time since the last pass"),
     ("leader", "gauge", (), "1 while this process leads"),
@@ -72,12 +57,7 @@ _METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("failed_passes", "counter", (), "Passes that the cluster cut short"),
     ("plan_seconds", "histogram", (), "Time in which the policy decides"),
     ("pass_seconds", "histogram", (), "Time of a pass: looking, deciding, writing"),
-    (
-        "wait_seconds",
-        "histogram",
-        ("until",),
-        "Time from the creation of a job until its first trainer, and its whole gang, are ready",
-    ),
+    ("wait_seconds", "histogram", ("until",), "Time until the first trainer or the whole gang is ready"),
 )
 Rows = Iterable[tuple[Sequence[str], float]]
 

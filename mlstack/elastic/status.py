@@ -63,11 +63,6 @@ class _Standing:
         return self.trainer.desired > 0
 
     @property
-    def has_no_room(self) -> bool:
-        """Whether it is given fewer trainers than it is to have at least."""
-        return self.trainer.desired < self.minimum
-
-    @property
     def is_finishing(self) -> bool:
         return not self.life.outcome and self.succeeded > 0
 
@@ -235,7 +230,8 @@ def _degraded(standing: _Standing) -> Claim:
         if job.is_paused(standing.pods, now_ms):
             text = f"the room of its trainers is lent till all servers are back{standing.hindrance()}"
             return True, "Paused", text
-        if standing.before.get("startTime") and (standing.is_short or standing.has_no_room):
+        is_given_all = standing.trainer.desired >= standing.minimum
+        if standing.before.get("startTime") and (standing.is_short or not is_given_all):
             why = "the gang is not whole any more" if standing.is_short else "there is no room for all"
             return True, "MinimumLost", f"{why}; {standing.unready()}"
         errors = sorted([error for error in record.unwritten.values() if error is not None], key=str)

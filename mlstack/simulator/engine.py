@@ -110,8 +110,8 @@ class SimulatedStore:
     def write(self, obj: Mapping[str, Any]) -> Obj:
         """Make an object, or put it in place of the one of its name; the same one again changes nothing."""
         key, objects = _key(obj), self._objects.setdefault(str(obj["kind"]), {})
-        old = objects.get(key)
-        if old is not None and _is_same(old, obj):
+        old, volatile = objects.get(key), dict.fromkeys(("resourceVersion", "uid", "creationTimestamp"))
+        if old is not None and changed(old, metadata=volatile) == changed(obj, metadata=volatile):
             return old
         self.version += 1
         uid = f"00000000-0000-4000-8000-{self.version:012d}"
@@ -183,11 +183,6 @@ class SimulatedStore:
 def _key(obj: Mapping[str, Any]) -> tuple[str, str]:
     metadata = obj["metadata"]
     return (metadata.get("namespace") or "", metadata["name"])
-
-
-def _is_same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    volatile = dict.fromkeys(("resourceVersion", "uid", "creationTimestamp"))
-    return changed(old, metadata=volatile) == changed(new, metadata=volatile)
 
 
 def manifest(api_version: str, kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:

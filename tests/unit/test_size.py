@@ -18,7 +18,7 @@ LINES = {
     "app": 7127,
     "cli": 7380,
     "deploy": 8840,
-    "elastic": 7430,
+    "elastic": 7400,
     "importers": 2892,
     "kube": 3245,
     "objects": 2890,
