@@ -236,7 +236,7 @@ class Jobs:
             rows = {job["metadata"]["name"]: job.get("status") for job in (jobs or {}).get("items", [])}
             return json.dumps([rows, pods], indent=1)
 
-        wait_until(claim, what=what, timeout_s=timeout_s, details=details)
+        wait_until(claim, what=what, timeout_s=timeout_s, interval_s=0.15, details=details)
 
     def wait_for_phase(self, name: str, *phases: str, timeout_s: float = 40.0) -> None:
         """Wait until a job has one of these phases."""
