@@ -32,10 +32,10 @@ def write_figures(base: Path, outcome: SimulationOutcome, circumstances: Mapping
 
 def judged(folder: Path, case: str, *, stem: str = "") -> tuple[GoalResult, ...]:
     """Judge all runs of a case that a folder has, in files called `stem`, or as the case, and a number."""
-    return compare_runs(case, kept_figures(folder, stem or case))
+    return compare_runs(case, stored_figures(folder, stem or case))
 
 
-def kept_figures(folder: Path, stem: str) -> list[Figures]:
+def stored_figures(folder: Path, stem: str) -> list[Figures]:
     """Read the figures of all runs whose files are called so before the number."""
     return [_figures(path) for path in sorted(folder.glob(f"{stem}-[0-9]*.json"))]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from mlstack.simulator.experiments import GoalResult
-from tests.bench.elastic.results import judged, kept_figures
+from tests.bench.elastic.results import judged, stored_figures
 
 MEASURED = Path(__file__).parent / "measured"
 """The results that are kept: of each run a row a second, a drawing, and the figures."""
@@ -49,7 +49,7 @@ def _slow(case: str) -> str:
 
 def _rows(folder: Path, case: str, stem: str) -> dict[str, GoalResult]:
     """Give the rows of one kind of run by name, those of the goals and what EDL published beside them."""
-    figures = kept_figures(folder, stem)
+    figures = stored_figures(folder, stem)
     if not figures:
         return {}
     rows = {row.name: row for row in judged(folder, case, stem=stem)}

@@ -225,7 +225,7 @@ def test_every_declared_field_is_read_and_the_other_way_round(level: str) -> Non
     assert sorted(declared) == sorted(spelling for name in FIELDS[level] for spelling in spellings(name))
 
 
-def found_in(data: dict[str, Any]) -> str:
+def fault_of(data: dict[str, Any]) -> str:
     data = {**data, "metadata": {**data["metadata"], "namespace": "default"}}
     data["metadata"].pop("uid", None)
     faults = validate_objects([KubeObject(data=data)], load_schemas("1.36"), crds=[DEFINITION]).faults
@@ -233,17 +233,17 @@ def found_in(data: dict[str, Any]) -> str:
 
 
 def test_validate_accepts_what_the_server_accepts() -> None:
-    assert found_in(edl_job()) == ""
-    assert found_in(small_job()) == ""
-    assert found_in(in_camel_case(edl_job())) == ""
+    assert fault_of(edl_job()) == ""
+    assert fault_of(small_job()) == ""
+    assert fault_of(in_camel_case(edl_job())) == ""
 
 
 def test_a_limit_counts_where_nothing_is_requested() -> None:
     for limits in ({"nvidia.com/gpu": 1}, {"cpu": "500m"}, {"alpha.kubernetes.io/nvidia-gpu": 1}):
-        assert found_in(small_job(trainer=asking(requests={"memory": "1Gi"}, limits=limits))) == ""
-        assert found_in(small_job(trainer=asking(limits=limits))) == ""
+        assert fault_of(small_job(trainer=asking(requests={"memory": "1Gi"}, limits=limits))) == ""
+        assert fault_of(small_job(trainer=asking(limits=limits))) == ""
     refused = asking(requests={"cpu": 0}, limits={"cpu": 1})
-    assert "must name a cpu above 0" in found_in(small_job(trainer=refused))
+    assert "must name a cpu above 0" in fault_of(small_job(trainer=refused))
 
 
 def asking(**resources: Mapping[str, Any]) -> dict[str, Any]:
@@ -339,9 +339,9 @@ def check_same_verdict(data: dict[str, Any]) -> None:
     try:
         parse(data)
     except SpecError:
-        assert found_in(data)
+        assert fault_of(data)
     else:
-        assert found_in(data) == ""
+        assert fault_of(data) == ""
 
 
 @pytest.mark.parametrize(
@@ -361,4 +361,4 @@ def check_same_verdict(data: dict[str, Any]) -> None:
     ],
 )
 def test_validate_refuses_what_the_server_refuses(data: dict[str, Any], reason: str) -> None:
-    assert reason in found_in(data)
+    assert reason in fault_of(data)
