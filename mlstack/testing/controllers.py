@@ -13,6 +13,7 @@ from typing import Any
 
 from mlstack.errors import ConflictError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.objects.kube_object import Data
 
 CONTROLLERS = "kube-controller-manager"
 KUBELET = "kubelet"
@@ -20,8 +21,6 @@ NODE = "memory"
 GPU = "nvidia.com/gpu"
 OPERATOR_IMAGE = "training-operator"
 """A training job is worked on once a Deployment with such an image is available."""
-
-Obj = Mapping[str, Any]
 
 _TIMES = frozenset({"lastTransitionTime", "startTime", "startedAt", "finishedAt", "completionTime"})
 _TRAINING_JOBS = {
@@ -75,19 +74,19 @@ class Simulation:
 
     # --- reads and writes ---
 
-    def _all(self, api_version: str, kind: str, namespace: str | None = None) -> list[Obj]:
+    def _all(self, api_version: str, kind: str, namespace: str | None = None) -> list[Data]:
         try:
             listing = self._cluster.list(api_version, kind, namespace=namespace)
         except ObjectNotFoundError:
             return []
         return [obj for obj in listing.items if not obj["metadata"].get("deletionTimestamp")]
 
-    def _children(self, owner: Obj, api_version: str = "v1", kind: str = "Pod") -> list[Obj]:
+    def _children(self, owner: Data, api_version: str = "v1", kind: str = "Pod") -> list[Data]:
         uid = owner["metadata"]["uid"]
         siblings = self._all(api_version, kind, owner["metadata"]["namespace"])
         return [obj for obj in siblings if any(ref["uid"] == uid for ref in _owners(obj))]
 
-    def _set_status(self, obj: Obj, status: Obj, *, manager: str = CONTROLLERS) -> bool:
+    def _set_status(self, obj: Data, status: Data, *, manager: str = CONTROLLERS) -> bool:
         """Write a status unless it is there already, whatever its times."""
         live = obj.get("status") or {}
         if _without_times({name: live.get(name) for name in status}) == _without_times(status):
@@ -102,15 +101,15 @@ class Simulation:
             return False
         return True
 
-    def _delete(self, pod: Obj) -> bool:
+    def _delete(self, pod: Data) -> bool:
         self._cluster.delete(ObjectRef.of(pod), propagation="Background")
         return True
 
-    def _patch(self, obj: Obj, patch: Obj) -> bool:
+    def _patch(self, obj: Data, patch: Data) -> bool:
         self._cluster.patch(ObjectRef.of(obj), patch, manager=CONTROLLERS)
         return True
 
-    def _match_pods(self, owner: Obj, templates: Mapping[str, Obj]) -> tuple[bool, list[Obj]]:
+    def _match_pods(self, owner: Data, templates: Mapping[str, Data]) -> tuple[bool, list[Data]]:
         """See that there are the pods of these names, and no others; say whether any moved, and give them."""
         live = {pod["metadata"]["name"]: pod for pod in self._children(owner)}
         surplus = [self._delete(pod) for name, pod in live.items() if name not in templates]
@@ -123,7 +122,7 @@ class Simulation:
 
     # --- storage, network and pods ---
 
-    def _claim(self, claim: Obj) -> bool:
+    def _claim(self, claim: Data) -> bool:
         spec = claim["spec"]
         capacity = (spec.get("resources") or {}).get("requests") or {}
         status = {"phase": "Bound", "accessModes": spec.get("accessModes") or [], "capacity": capacity}
@@ -139,7 +138,7 @@ class Simulation:
         ]
         return any(moved)
 
-    def _endpoints(self, service: Obj) -> bool:
+    def _endpoints(self, service: Data) -> bool:
         """List the pods of a Service that selects some."""
         selector = (service["spec"].get("selector") or {}).items()
         if not selector:
@@ -190,7 +189,7 @@ class Simulation:
 
     # --- workloads ---
 
-    def _deployment(self, deployment: Obj) -> bool:
+    def _deployment(self, deployment: Data) -> bool:
         """See that the newest ReplicaSet has all replicas and the others none."""
         spec, digest = deployment["spec"], _template_hash(deployment)
         name, replicas = f"{deployment['metadata']['name']}-{digest}", spec.get("replicas", 1)
@@ -226,14 +225,14 @@ class Simulation:
         }
         return self._set_status(deployment, status) or moved
 
-    def _replica_set(self, replica_set: Obj) -> bool:
+    def _replica_set(self, replica_set: Data) -> bool:
         name, replicas = replica_set["metadata"]["name"], replica_set["spec"].get("replicas", 1)
         names = sorted(f"{name}-{_suffix(name, index)}" for index in range(replicas))
         moved, pods = self._match_pods(replica_set, dict.fromkeys(names, replica_set["spec"]["template"]))
         status = {**_counts(replica_set, pods), "fullyLabeledReplicas": len(pods)}
         return self._set_status(replica_set, status) or moved
 
-    def _stateful_set(self, stateful_set: Obj) -> bool:
+    def _stateful_set(self, stateful_set: Data) -> bool:
         name, namespace = stateful_set["metadata"]["name"], stateful_set["metadata"]["namespace"]
         revision = f"{name}-{_template_hash(stateful_set)}"
         names = [f"{name}-{index}" for index in range(stateful_set["spec"].get("replicas", 1))]
@@ -254,7 +253,7 @@ class Simulation:
         revisions = {"currentRevision": revision, "updateRevision": revision}
         return self._set_status(stateful_set, counts | revisions) or has_changed or moved
 
-    def _daemon_set(self, daemon_set: Obj) -> bool:
+    def _daemon_set(self, daemon_set: Data) -> bool:
         name, template = daemon_set["metadata"]["name"], daemon_set["spec"]["template"]
         moved, pods = self._match_pods(daemon_set, {f"{name}-{_suffix(name, 0)}": template})
         counts = _counts(daemon_set, pods)
@@ -268,7 +267,7 @@ class Simulation:
         }
         return self._set_status(daemon_set, status) or moved
 
-    def _job(self, job: Obj) -> bool:
+    def _job(self, job: Data) -> bool:
         now = self._now()
         if job["spec"].get("suspend"):
             return self._set_status(job, {"conditions": [_condition("Suspended", now)]})
@@ -283,7 +282,7 @@ class Simulation:
             status |= {"completionTime": now, "conditions": rows}
         return self._set_status(job, status) or moved
 
-    def _training_job(self, job: Obj) -> bool:
+    def _training_job(self, job: Data) -> bool:
         for deployment in self._all("apps/v1", "Deployment"):
             containers = deployment["spec"]["template"]["spec"]["containers"]
             is_available = (deployment.get("status") or {}).get("availableReplicas", 0) > 0
@@ -293,7 +292,7 @@ class Simulation:
             return False
         name, kind, now = job["metadata"]["name"], job["kind"], self._now()
         roles = dict(sorted((job["spec"].get(_TRAINING_JOBS[kind]) or {}).items()))
-        templates: dict[str, Obj] = {}
+        templates: dict[str, Data] = {}
         for role, spec in roles.items():
             for index in range(spec.get("replicas", 1)):
                 labels = {
@@ -317,18 +316,18 @@ class Simulation:
 # --- the objects that controllers make, and statuses ---
 
 
-def _pod(owner: Obj, name: str, template: Obj) -> dict[str, Any]:
+def _pod(owner: Data, name: str, template: Data) -> dict[str, Any]:
     metadata = {**(template.get("metadata") or {}), **_owned_metadata(owner, name)}
     spec = {**template["spec"], "nodeName": NODE}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _labelled(template: Obj, labels: Mapping[str, str]) -> dict[str, Any]:
+def _labelled(template: Data, labels: Mapping[str, str]) -> dict[str, Any]:
     metadata = template.get("metadata") or {}
     return {**template, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}}
 
 
-def _owned_metadata(owner: Obj, name: str) -> dict[str, Any]:
+def _owned_metadata(owner: Data, name: str) -> dict[str, Any]:
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -340,7 +339,7 @@ def _owned_metadata(owner: Obj, name: str) -> dict[str, Any]:
     return {"name": name, "namespace": owner["metadata"]["namespace"], "ownerReferences": [reference]}
 
 
-def _running(pod: Obj, now: str) -> dict[str, Any]:
+def _running(pod: Data, now: str) -> dict[str, Any]:
     """Give the status of a pod whose containers run and are ready."""
     digest = int(hashlib.sha256(pod["metadata"]["name"].encode()).hexdigest(), 16)
     kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
@@ -364,7 +363,7 @@ def _running(pod: Obj, now: str) -> dict[str, Any]:
     }
 
 
-def _counts(owner: Obj, pods: list[Obj]) -> dict[str, Any]:
+def _counts(owner: Data, pods: list[Data]) -> dict[str, Any]:
     ready = sum(_phase(pod) == "Running" for pod in pods)
     generation = owner["metadata"]["generation"]
     counts = {"replicas": len(pods), "readyReplicas": ready, "availableReplicas": ready}
@@ -382,20 +381,20 @@ def _without_times(value: Any) -> Any:
     return [_without_times(item) for item in value] if isinstance(value, list) else value
 
 
-def _owners(obj: Obj) -> list[Obj]:
+def _owners(obj: Data) -> list[Data]:
     return obj["metadata"].get("ownerReferences") or []
 
 
-def _phase(pod: Obj) -> str:
+def _phase(pod: Data) -> str:
     return str((pod.get("status") or {}).get("phase") or "")
 
 
-def _gpus(pod: Obj) -> int:
+def _gpus(pod: Data) -> int:
     resources = [container.get("resources") or {} for container in pod["spec"]["containers"]]
     return sum(int((part.get("limits") or {}).get(GPU, 0)) for part in resources)
 
 
-def _template_hash(workload: Obj) -> str:
+def _template_hash(workload: Data) -> str:
     text = json.dumps(workload["spec"]["template"], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 

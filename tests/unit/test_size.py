@@ -14,26 +14,26 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "mlstack"
 LINES = {
-    "": 2010,
+    "": 2008,
     "app": 7127,
-    "cli": 7380,
-    "deploy": 8840,
-    "elastic": 7400,
-    "importers": 2892,
-    "kube": 3245,
-    "objects": 2890,
-    "operations": 7513,
-    "readiness": 3225,
+    "cli": 7378,
+    "deploy": 8837,
+    "elastic": 7390,
+    "importers": 2888,
+    "kube": 3241,
+    "objects": 2876,
+    "operations": 7512,
+    "readiness": 3224,
     "registries": 4140,
-    "render": 3484,
-    "simulator": 3372,
+    "render": 3470,
+    "simulator": 3363,
     "testing": 2255,
     "validate": 3730,
-    "yaml": 1610,
+    "yaml": 1607,
 }
 MODULES = 174
-LINES_OF_PRODUCT = 71_060
-LINES_OF_TESTS = 78_809
+LINES_OF_PRODUCT = 71_046
+LINES_OF_TESTS = 78_800
 MOST_LINES_OF_A_MODULE = 600
 MOST_LINES_OF_A_FUNCTION = 40
 
@@ -53,10 +53,10 @@ def rooms() -> dict[str, int]:
 
 
 def public_classes() -> dict[str, list[str]]:
-    """Give the modules of each public class name."""
+    """Give the modules of each public name of a class or a type."""
     places: dict[str, list[str]] = defaultdict(list)
     for file in sorted(PRODUCT.rglob("*.py")):
-        for name in re.findall(r"(?m)^class ([A-Z]\w*)", file.read_text()):
+        for name in re.findall(r"(?m)^(?:class )?([A-Z]\w*[a-z]\w*)(?=[:(]| = )", file.read_text()):
             places[name].append(file.relative_to(PRODUCT).as_posix())
     return places
 

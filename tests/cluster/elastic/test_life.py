@@ -39,11 +39,11 @@ class Life:
 
     def step(self) -> None:
         """Let one thing happen."""
-        happenings = [self.submit] * 3 + [self.bound, self.serve, self.delete, self.lose, self.suspend]
-        happening = self.random.choice([*happenings, self.cordon, self.kill])
+        actions = [self.submit] * 3 + [self.bound, self.serve, self.delete, self.lose, self.suspend]
+        action = self.random.choice([*actions, self.cordon, self.kill])
         self._number += 1
-        self.steps.append(happening.__name__)
-        happening()
+        self.steps.append(action.__name__)
+        action()
 
     def submit(self) -> None:
         """Submit a job of some shape, at most six."""

@@ -28,12 +28,10 @@ PAUSES_S = (1, 5, 20)
     ),
     st.randoms(use_true_random=False),
 )
-def test_jobs_come_to_rest_whole_or_without_pods(
-    happenings: list[tuple[str, int, bool]], random: Random
-) -> None:
+def test_jobs_come_to_rest_whole_or_without_pods(events: list[tuple[str, int, bool]], random: Random) -> None:
     stage = Stage("n1", "n2", "n3")
     troubles = Troubles(stage, random)
-    for name, pause_s, is_slow in [("submit", 1, False), *happenings]:
+    for name, pause_s, is_slow in [("submit", 1, False), *events]:
         troubles.happen(name)
         with suppress(UnreachableError):
             report = stage.step(seconds=pause_s)
