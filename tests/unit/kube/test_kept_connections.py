@@ -87,7 +87,7 @@ def test_no_creation_fails_and_none_is_done_twice(
         for number in range(10):
             applied = client.create(config_map(f"m{number}", a="b"))
             assert (applied.created, applied.object["metadata"]["name"]) == (True, f"m{number}")
-    assert objects.created == len(objects.kept) == 10
+    assert objects.created == len(objects.objects) == 10
 
 
 @pytest.mark.parametrize("ends", ENDS.values(), ids=ENDS)
@@ -101,7 +101,7 @@ def test_nor_does_a_replacement_or_a_deletion(tmp_path: Path, ends: Callable[[Ob
             assert live["data"] == {"a": str(number)}
         assert live["metadata"]["resourceVersion"] == "6"
         assert client.delete(ObjectRef.of(live), uid="u-1") is None
-    assert objects.kept == {}
+    assert objects.objects == {}
 
 
 def test_what_somebody_else_made_meanwhile_is_theirs(tmp_path: Path) -> None:
