@@ -552,19 +552,17 @@ class AppReader:
         components = list(components)
         own = self.spellings_of(components, environment)
         modules = {name for component in components for name in layout.enclosing(component.module)}
-        chain = self.environment_chain(environment)
         layers = [*self.shared_layers(tuple(sorted(modules)))]
-        layers += [layer for files in chain for layer in files.for_all]
+        layers += [layer for files in self.environment_chain(environment) for layer in files.for_all]
         others = [(layer, name) for layer in layers for name in layer.values if name not in own]
         try:
             declared = self.vendor.spellings() if others else frozenset()
             others = [(layer, name) for layer, name in others if name not in declared]
-            presets = preset_globals() if others else ()
         except MlstackError:  # a broken package is an error where it is used, not for a remark
             return ()
         notes = []
         for layer, name in others:
-            if not any(name in preset and preset[name] == layer.values[name] for preset in presets):
+            if not is_of_preset((name,), layer.values[name]):
                 origin, near = layer.origins.get((name,), Origin(layer.kind)), did_you_mean(name, declared)
                 notes.append(f"no installed prototype declares `{name}` ({origin}){near and f'; {near}'}")
         return tuple(notes)
@@ -583,10 +581,14 @@ def read_preset(preset: Path) -> EnvironmentFiles:
 
 
 @cache
-def preset_globals() -> tuple[Mapping[str, Any], ...]:
+def _preset_globals() -> tuple[Mapping[str, Any], ...]:
     """Give what each preset of mlstack sets for all components."""
-    folder = files.folder("environments")
-    return tuple(read_preset(folder / name).globals.values for name in files.presets())
+    return tuple(read_preset(files.folder("environments") / name).globals.values for name in files.presets())
+
+
+def is_of_preset(spellings: Iterable[str], value: Any) -> bool:
+    """Tell whether a preset sets this for all components, whatever they are: nobody chose it for these."""
+    return any(name in preset and preset[name] == value for preset in _preset_globals() for name in spellings)
 
 
 def _no_params(component: Manifest) -> tuple[str, str]:

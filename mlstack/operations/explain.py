@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from mlstack.app.params import (
     spelling_table,
 )
 from mlstack.app.prototype import Param, mask_value
-from mlstack.app.reader import preset_globals
+from mlstack.app.reader import is_of_preset
 from mlstack.dataclass import Record, dataclass, row
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest, not_found
@@ -401,7 +401,7 @@ def _uses(app: AppDir, names: Sequence[str | None], chosen: set[str]) -> dict[tu
                     if setting.layer == "default":
                         continue
                     owner = "" if setting.layer in GLOBAL_LAYERS else component.full_name
-                    if not owner and _is_of_preset({name, *param.aliases}, setting.value):
+                    if not owner and is_of_preset({name, *param.aliases}, setting.value):
                         continue
                     spellings = {name, *param.aliases}
                     fresh = _Use(setting=setting, name=name, spellings=spellings, component=owner)
@@ -452,16 +452,9 @@ def _unused(app: AppDir, seen: set[str]) -> Iterator[LintFinding]:
     for component, layer in layers:
         for name, value in layer.values.items():
             where = str(layer.origins.get((name,), layer.kind))
-            if where not in seen and (component or not _is_of_preset({name}, value)):
+            if where not in seen and (component or not is_of_preset({name}, value)):
                 reason = "the component is not deployed there" if component else "no component takes it there"
                 yield LintFinding(kind="unused", component=component, name=name, where=where, message=reason)
-
-
-def _is_of_preset(spellings: Collection[str], value: Any) -> bool:
-    """Tell whether a preset sets this for all components, whatever they are: nobody chose it for these."""
-    return any(
-        preset.get(name) == value for preset in preset_globals() for name in spellings if name in preset
-    )
 
 
 def _patches(app: AppDir, environment: str, chosen: set[str]) -> Iterator[LintFinding]:

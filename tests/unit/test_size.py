@@ -15,14 +15,14 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "mlstack"
 LINES = {
     "": 2008,
-    "app": 7127,
+    "app": 7130,
     "cli": 7378,
     "deploy": 8837,
     "elastic": 7390,
     "importers": 2888,
     "kube": 3241,
     "objects": 2876,
-    "operations": 7512,
+    "operations": 7505,
     "readiness": 3224,
     "registries": 4140,
     "render": 3470,
