@@ -111,14 +111,14 @@ class Metrics:
         self._last_pass = (self._monotonic_s(), {**_of_jobs(done), **_of_room(done.snapshot)})
         self._own["pass_seconds"].observe(seconds)
         self._own["plan_seconds"].observe(done.plan_s)
-        for until, waited_s in done.waits:
-            self._own["wait_seconds"].labels(until).observe(waited_s)
         self._own["trainer_deletions"].inc(sum(action.stops == "trainer" for action in done.taken))
-        # Jobs that were told to have another number of trainers, where the cluster took it.
-        scaled = {action.job for action in done.taken if action.verb == "status"}
+        told = {action.job for action in done.taken if action.verb == "status"}  # the cluster took it
+        for key, until, waited_s in done.waits:
+            if key in told:
+                self._own["wait_seconds"].labels(until).observe(waited_s)
         for job in done.snapshot.jobs:
             decision = _decision(done, job)
-            if job.key in scaled and decision.target != job.target:
+            if job.key in told and decision.target != job.target:
                 direction = "up" if decision.target > job.target else "down"
                 self._own["scale_operations"].labels(direction, decision.reasons[0].cause).inc()
 

@@ -54,8 +54,8 @@ class Pass:
     # What was decided in the end, by job: given-up gangs and lost trainers are not in the plan.
     decisions: dict[str, Decision] = field(default_factory=dict)
     events: list[JobEvent] = field(default_factory=list)  # what happened to jobs
-    # Waits that are over: for the first `trainer` of a job or its whole `gang`, seconds since its creation.
-    waits: list[tuple[str, int]] = field(default_factory=list)
+    # Waits that are over once the status says so: key of the job, for its first `trainer` or `gang`, seconds.
+    waits: list[tuple[str, str, int]] = field(default_factory=list)
     phases: Mapping[str, int] = field(default_factory=dict)  # jobs in each phase, those that ended included
     lacks: Mapping[str, int] = field(default_factory=dict)  # jobs without `trainer`, or all of their `gang`
     plan_s: float = 0.0  # how long the policy took
@@ -301,8 +301,8 @@ class Reconciler:
         if job.spec and not job.status.get("startTime"):
             seconds = max(0, now_ms - job.spec.created_ms) // 1000
             ready, ready_before = ((row.get("trainer") or {}).get("ready") for row in (after, job.status))
-            done.waits += [("trainer", seconds)] if ready and not ready_before else []
-            done.waits += [("gang", seconds)] if after.get("startTime") else []
+            done.waits += [(job.key, "trainer", seconds)] if ready and not ready_before else []
+            done.waits += [(job.key, "gang", seconds)] if after.get("startTime") else []
         ref, why = job_ref(job), str(after.get("phase"))
         return [Action("status", "status", ref, job.key, why, patch, version=job.version)]
 

@@ -191,9 +191,8 @@ class SimulationEnvironment:
                     else:
                         self.store.delete(pod)
             case "add-nodes":
-                for group in self.scenario.nodes:
-                    if group.name == name:
-                        self._add_nodes(replace(group, count=event.count))
+                group = next(group for group in self.scenario.nodes if group.name == name)
+                self._add_nodes(replace(group, count=event.count))
             case "cordon-node" | "uncordon-node":
                 kubelets.cordon(name, is_closed=event.what == "cordon-node")
             case "fail-node" | "heal-node" | "remove-node":
@@ -300,8 +299,7 @@ class SimulatedController:
         for watch in self._watches:
             watch.is_open = False
         if event in ("kill-controller", "stop-controller"):
-            self._lives += 1
-            self.is_running = False
+            self._lives, self.is_running = self._lives + 1, False
             if event == "stop-controller" and self._elector is not None:
                 self._elector.stop()
             life = self._lives

@@ -411,6 +411,8 @@ def _event(fields: SpecFields) -> ScenarioEvent:
         fields.fault("`what` is missing")
     elif EVENTS.get(event.what) and not event.name:
         fields.fault(f"`{event.what}` needs the `name` of what it happens to")
+    if 0 < event.every_ms < 1000:
+        fields.fault("`every` must be at least 1 (second), or 0 for once")
     return event
 
 

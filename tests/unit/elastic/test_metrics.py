@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import Mock
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -15,7 +17,7 @@ from mlstack.elastic import reconciler
 from mlstack.elastic.metrics import HealthServer, Metrics
 from mlstack.elastic.reconciler import Reconciler
 from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
-from mlstack.errors import ForbiddenError, UnreachableError
+from mlstack.errors import ConflictError, ForbiddenError, UnreachableError
 from mlstack.kube.client import ClientWrapper, ObjectRef
 from tests.support.elastic import pod, training_job
 from tests.support.stage import JOBS, Stage
@@ -287,11 +289,13 @@ def test_the_time_of_the_plan_is_not_that_of_the_pass(monkeypatch: pytest.Monkey
     assert values(metrics, "pass_seconds_bucket")["5.0"] == 1
 
 
-def test_waits_are_told_once_they_are_over() -> None:
+@pytest.mark.parametrize("late", [(), range(1, 12, 2)], ids=["taken", "every second pass in conflict"])
+def test_waits_are_told_once_they_are_over(late: Container[int]) -> None:
     stage, metrics = Stage("n1"), Metrics(Time())
     stage.put(training_job(minimum=1, maximum=2, cpu="2", pservers=1))
-
-    for _ in range(8):
+    conflict = Mock(side_effect=ConflictError("somebody was faster"))
+    for turn in range(12):
+        stage.cluster.refuses = conflict if turn in late else Mock()
         metrics.observe_pass(stage.step(seconds=3), seconds=0.01)
         stage.run_sets()
         stage.run_pods()
