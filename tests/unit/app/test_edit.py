@@ -14,7 +14,7 @@ from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.package import FetchedPackage, digest
 from mlstack.app.params import ParamScope
 from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError, UsageError
+from mlstack.errors import ConfigError, MlstackError, UsageError
 from tests.support.builders import Tree, read_tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files, built, installed_app, of_kind, own
 from tests.support.registry import Passed
@@ -76,26 +76,6 @@ def test_any_value_reads_back(demo: AppDir, value: Any) -> None:
     assert own(demo).params["image"] == value
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        ParamScope(component="cn"),
-        ParamScope(environment="gk", component="cnn"),
-        ParamScope(environment="gke", component="cn"),
-        ParamScope(environment="gk"),
-        ParamScope(module="nothing"),
-    ],
-)
-def test_a_level_that_is_not_there_is_refused(demo: AppDir, where: ParamScope) -> None:
-    refused(demo, lambda: demo.set_param(where, ("num_gpus",), 1), NotFoundError)
-
-
-@pytest.mark.parametrize("value", ["a\0b", {"k": ["\x1b"]}])
-def test_control_characters_are_refused_before_anything_is_written(demo: AppDir, value: Any) -> None:
-    message = r"holds the control character U\+00"
-    refused(demo, lambda: demo.set_param(CNN, ("labels",), value), ParamError, message)
-
-
 def test_a_read_only_folder_changes_nothing(demo: AppDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_arguments: object, **_names: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
@@ -117,18 +97,7 @@ def test_replacing_a_component_of_another_suffix_removes_that_file(app: Build) -
     assert not (app_dir.root / "components/web.json").exists()
 
 
-@pytest.mark.parametrize("name", ["../x", "a.b", "", "-x"])
-def test_a_component_name_must_fit_a_file(demo: AppDir, name: str) -> None:
-    new = Component(name=name, prototype="tf-serving", file="")
-    refused(demo, lambda: demo.add_component(new), UsageError)
-
-
 # --- environments ---
-
-
-@pytest.mark.parametrize("name", ["gke", "../x", ""])
-def test_an_environment_name_must_be_free_and_fit(demo: AppDir, name: str) -> None:
-    refused(demo, lambda: demo.add_environment(Environment(name=name)), UsageError)
 
 
 def test_pinning_a_cluster_keeps_comments(app: Build) -> None:

@@ -10,10 +10,10 @@ from mlstack.app import files
 from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, Retired
 from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.document import fields_of
-from mlstack.app.overrides import read, read_values
+from mlstack.app.overrides import read_values
 from mlstack.app.schema import check_file
 from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError, UsageError, YamlError
+from mlstack.errors import ConfigError, MlstackError, SchemaError, YamlError
 from mlstack.objects import managed_fields
 from tests.support.builders import Tree, write_tree
 
@@ -62,7 +62,6 @@ def test_a_flat_map_speaks_to_all_and_an_empty_file_says_nothing(tmp_path: Path)
     ("content", "kind"),
     [
         ("a: [", YamlError),
-        ("- a\n", ConfigError),
         ("a: 1\n---\nb: 1\n", ConfigError),
         ("globals: 5\n", ConfigError),
         ("components: {cnn: 5}\n", ConfigError),
@@ -72,20 +71,6 @@ def test_other_files_are_refused(tmp_path: Path, content: str, kind: type[Config
     write_tree(tmp_path, {"v.yaml": content})
     with pytest.raises(kind):
         read_values(tmp_path / "v.yaml")
-
-
-def test_a_missing_file_or_a_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no values file"):
-        read([], [tmp_path / "nothing.yaml"])
-    with pytest.raises(UsageError, match="cannot read the values file"):
-        read([], [tmp_path])
-
-
-def test_options_are_read_in_order(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"1.yaml": "a: 1\n", "2.yaml": "a: 2\n"})
-    overrides = read(["a=3"], [tmp_path / "1.yaml", tmp_path / "2.yaml"])
-    assert [file.globals.values["a"] for file in overrides.files] == [1, 2]
-    assert overrides.sets[0].text == "3"
 
 
 def locked(name: str, version: str) -> LockedPackage:
@@ -141,10 +126,6 @@ HEAD = "apiVersion: mlstack.dev/v1\nkind: App\nname: x\nreadiness:\n"
 
 def rules(app: Build, text: str) -> tuple[ReadyRule, ...]:
     return AppDir(app({"app.yaml": HEAD + text})).app.readiness
-
-
-def test_an_app_without_rules_has_none(app: Build) -> None:
-    assert AppDir(app({"app.yaml": HEAD.removesuffix("readiness:\n")})).app.readiness == ()
 
 
 def test_conditions_and_fields(app: Build) -> None:

@@ -8,7 +8,7 @@ import pytest
 from mlstack.app.package import PackageFolder, digest
 from mlstack.app.prototype import Package
 from mlstack.disk_cache import NO_STORE, ByteStore
-from mlstack.errors import ConfigError, NotFoundError, SchemaError
+from mlstack.errors import ConfigError, SchemaError
 from tests.support.builders import MemoryCache, Tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files
 
@@ -136,12 +136,6 @@ def test_the_folder_names_the_prototype() -> None:
     tree = {**JOBS, "other/prototype.yaml": JOBS["tf-cnn/prototype.yaml"]}
     with pytest.raises(SchemaError, match="`name` must be `other`"):
         read(tree)
-
-
-def test_an_unknown_prototype_tells_the_nearest() -> None:
-    with pytest.raises(NotFoundError) as caught:
-        PackageFolder(as_files(JOBS), source="j").prototype("tf-cn", {})
-    assert caught.value.near == "tf-cnn"
 
 
 def test_a_package_without_package_yaml_is_refused() -> None:

@@ -202,15 +202,6 @@ def test_layers_resolve_to_one_value(schema: Any, layers: list[Layer], value: An
     assert list(resolve(declared, layers).values.values()) == [value]
 
 
-@pytest.mark.parametrize("kind", ["component", "environment", "command line"])
-def test_an_unknown_name_is_refused_with_the_nearest_known_one(kind: str) -> None:
-    assert described(GPUS, layer(kind, file="a.yaml", num_gpu=1)) == (
-        "error: prototype `tf-cnn` has no parameter `num_gpu` (a.yaml:1)\nhint: did you mean `num_gpus`?"
-    )
-    message = described(GPUS, layer(kind, zzzz=1))
-    assert message.endswith("hint: mlstack prototype describe tf-cnn")
-
-
 def test_all_unknown_names_are_told_together() -> None:
     message = described(GPUS, layer("component", num_gpu=1), layer("environment", xyz=1), prototype="")
     assert message.splitlines()[:3] == [
@@ -301,11 +292,6 @@ def test_set_wins_over_values_files_and_later_files_over_earlier() -> None:
     assert resolved(Overrides(files=files)) == {"num_gpus": 2, "env": {"a": 1}}
     both = Overrides(files=files, sets=(parse_set("num_gpus=3"),))
     assert resolved(both) == {"num_gpus": 3, "env": {"a": 1}}
-
-
-def test_an_unknown_name_for_one_component_is_refused() -> None:
-    with pytest.raises(ParamError, match="has no parameter `num_gpu`"):
-        resolved(sets("cnn.num_gpu=1"))
 
 
 def test_keys_tell_owner_name_and_place() -> None:

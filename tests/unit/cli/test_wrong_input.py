@@ -46,6 +46,8 @@ generate web front --image x | 2 | there is a component `front` already (compone
 generate web ../x --image x | 2 | `../x` cannot be a component name | use up to 63 letters
 generate web back. --image x | 2 | `back.` cannot be a component name | use up to 63 letters
 generate web back --image x --imge y | 4 | prototype `web` has no parameter `imge` | did you mean `image`?
+generate web back --image x --zzzz y | 4
+    | prototype `web` has no parameter `zzzz` | mlstack prototype describe web
 generate web back --image x --replicas many | 2 | `replicas` must be an integer, got "many" | --help
 generate web Front --image x | 2 | a component `front` is there, and `Front` differs | on macOS
 env add Prod | 2 | an environment `prod` is there, and `Prod` differs | choose another name
@@ -74,6 +76,10 @@ registry add x ../nothing | 5 | no folder `../nothing` for registry `x` | check 
 registry add x ftp://a/b | 5 | `ftp://a/b` is no address of a registry | give a folder, a git URL
 registry describe our | 4 | no registry `our` | did you mean `ours`?
 prototype describe wep | 4 | no installed package has a prototype `wep` | did you mean `web`?
+prototype describe eb | 4 | no installed package has a prototype `eb` | did you mean `web`?
+prototype describe ours/tools/wbe | 4 | package `ours/tools` has no prototype `wbe` | did you mean `web`?
+prototype describe ours/tools@9/web | 4
+    | no prototype `ours/tools@9/web`: package `ours/tools@9` is not installed | mlstack pkg install ours/
 module create shop..cart | 2 | `shop..cart` cannot be a module name: a part of it is empty | single dots
 init demo --dir . | 2 | there is an app at | choose another folder
 --dir /nowhere render prod | 4 | no app directory at `/nowhere` or above | mlstack init NAME makes one
@@ -94,6 +100,12 @@ param set front | 2 | `param set` takes [COMPONENT] KEY VALUE, got 1 word | mlst
 param set front replicas | 2 | `front` is a component: which of its parameters? | mlstack param list front
 param set front replicas=2 | 2 | `replicas=2` is one word: | mlstack param set front replicas 2
 param set front replicas x | 2 | `replicas` must be an integer, got "x" | mlstack prototype describe web
+param set replicas x | 2 | `replicas` must be an integer, got "x" | mlstack prototype describe web
+param set --env=prod replicas x | 2 | `replicas` must be an integer, got "x" | mlstack prototype describe web
+param set replicsa 1 | 4 | no installed prototype has a parameter `replicsa` | did you mean `replicas`?
+param set front a..b 1 | 2 | `a..b` is not a parameter's name | write num_gpus, or resources.limits.cpu
+param set --module=m front replicas 1 | 2 | `--module` sets a value for all its components | leave out
+param explain front replica | 4 | prototype `ours/tools/web` has no parameter `replica` | did you mean
 param set front replicas 10 | 2 | `replicas` must be 0 to 9 pods, got 10 | mlstack prototype describe web
 param set front replicas 99999999999999999999 | 2 | `replicas` must be an integer, got | describe web
 param set front color blue | 2 | `color` must be one of `red`, `green`, got "blue" | describe web
@@ -113,6 +125,7 @@ env set prod --ttl 5 | 2 | `--ttl 5` has no unit | --ttl 5h
 env set prod --allow-namespace 'Not One' | 2 | `Not One` cannot be a namespace | use up to 63
 env set prod --extends '' | 2 | `extends` must match `^[a-zA-Z0-9] | mlstack env set --help
 render prod --set color | 2 | `--set color` is not `key=value` | write --set
+render prod --set frnt.color=red | 4 | no component has a parameter `frnt` (--set frnt.color) | did you
 render prod --set colr=red | 4 | no component has a parameter `colr` (--set colr) | did you mean `color`?
 render prod --set front.colr=red | 4
     | prototype `web` has no parameter `colr` (--set front.colr) | did you mean `color`?
@@ -143,9 +156,15 @@ FILES: dict[str, dict[str, Any]] = {
         ENV: HEAD.format("Environment") + "targets: [front, front]\n",
         "components/back.yaml": OBJECT,
     },
+    "component list | 3 | a file of kind `ModuleParams` is no component (components/params.yaml:1)"
+    " | parameters of the whole app stand in app.yaml": {
+        "components/params.yaml": HEAD.format("ModuleParams")
+    },
     "component list | 4 | no installed package has a prototype `wbe` (components/back.yaml) | did you mean": {
         "components/back.yaml": HEAD.format("Component") + "prototype: wbe\n"
     },
+    "param set plain replicas 1 | 2 | `plain` is a plain manifest, which has no parameters"
+    " | or patch it in environments/ENV/patches/plain.yaml": {"components/plain.yaml": OBJECT},
     "param explain plain | 2 | `plain` is a plain manifest, which has no parameters"
     " | edit components/plain.yaml": {"components/plain.yaml": OBJECT},
     "render prod --values v.yaml | 4 | no component `other` (v.yaml:1) | mlstack component list": {
@@ -180,7 +199,8 @@ FILES: dict[str, dict[str, Any]] = {
     " | did you mean `front`?": {"environments/prod/patches/frnt.yaml": OBJECT},
     "render prod | 3 | `kind` must be `EnvironmentParams` in this file, got `Component`"
     " (environments/prod/params.yaml:2) |": {PARAMS: COMPONENT},
-    "render prod | 3 | `apiVersion` is `mlstack.dev/v9`, which a newer mlstack wrote |": {
+    "render prod | 3 | `apiVersion` is `mlstack.dev/v9`, which a newer mlstack wrote; this one reads"
+    " `mlstack.dev/v1`: upgrade mlstack (environments/prod/params.yaml:1) |": {
         PARAMS: ENV_PARAMS.replace("v1", "v9")
     },
     "render prod | 3 | the file must be a map, got a list (environments/prod/params.yaml:1) |": {

@@ -36,13 +36,6 @@ def test_gitignore_hides_no_file_that_is_shared(tmp_path: Path) -> None:
     assert patterns == ["/.mlstack/"]
 
 
-@pytest.mark.parametrize("name", ["", "a b", "-x", "a/b", "x" * 64])
-def test_name_must_fit_a_label(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError):
-        app.init(tmp_path / "new", name)
-    assert not (tmp_path / "new").exists()
-
-
 def test_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError):

@@ -43,28 +43,6 @@ def test_the_first_apply_binds_the_environment_and_a_dry_run_does_not(stack: Sta
     assert stack.app.environment("minikube").cluster is not None
 
 
-def test_a_plan_tells_what_needs_an_answer(stack: Stack) -> None:
-    stack.write("a", config_map(a="1"))
-    assert not stack.plan().changes_existing
-    stack.apply()
-    stack.write("a", config_map(a="2"))
-    plan = stack.plan()
-    assert plan.changes_existing
-    assert not plan.destructive
-    assert not plan.place.protected
-    stack.write_text(
-        "environments/minikube/environment.yaml",
-        """\
-        apiVersion: mlstack.dev/v1
-        kind: Environment
-        context: minikube
-        namespace: ml
-        protected: true
-        """,
-    )
-    assert stack.plan().place.protected
-
-
 def test_a_plan_is_carried_out_as_it_was_confirmed(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map(a="confirmed"))
     plan = stack.plan()
@@ -252,14 +230,6 @@ def test_a_folder_that_cannot_be_written_stops_before_the_cluster(
     with pytest.raises(MlstackError):
         deploy.apply(plan, clock=stack.clock)
     assert cluster.get(MAP) is None
-
-
-def test_updates_only_leave_missing_objects_out(stack: Stack) -> None:
-    stack.deploy("a", config_map("old", a="1"))
-    stack.write("a", config_map("old", a="2"), config_map("new"))
-    result = stack.apply(create=False)
-    assert outcomes(result) == {"old": "updated", "new": "kept"}
-    assert result.objects[1].text == "is not there, and creation is off"
 
 
 def test_fields_of_a_person_are_taken_and_of_a_program_left(stack: Stack, cluster: MemoryCluster) -> None:

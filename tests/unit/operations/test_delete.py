@@ -26,19 +26,6 @@ def test_definitions_go_when_asked_and_name_what_goes_along(stack: Stack, cluste
     )
 
 
-def test_one_component_alone(stack: Stack) -> None:
-    stack.write("a", config_map("one"))
-    stack.deploy("b", config_map("two"))
-    assert outcomes(stack.delete(components=["a"])) == {"one": "deleted"}
-    assert outcomes(stack.delete()) == {"two": "deleted"}
-
-
-def test_what_the_files_no_longer_bring_goes_too(stack: Stack) -> None:
-    stack.deploy("a", config_map("old"), config_map("new"))
-    stack.write("a", config_map("new"))
-    assert outcomes(stack.delete()) == {"old": "deleted", "new": "deleted"}
-
-
 def test_what_belongs_to_others_stays(stack: Stack, clusters: Clusters, tmp_path: Path) -> None:
     other = Stack(
         tmp_path / "other", namespace="ml", opener=clusters.__getitem__, name="other", clock=stack.clock
@@ -193,13 +180,6 @@ def test_a_lost_inventory_is_no_hindrance(stack: Stack, cluster: MemoryCluster) 
     result = stack.delete()
     assert outcomes(result) == {"cnn": "deleted", "one": "deleted", "tfjobs.kubeflow.org": "kept"}
     assert result.notes[0] == "there is no inventory: 3 objects found by their labels"
-
-
-def test_the_namespace_of_the_environment_goes_when_asked(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.deploy("a", config_map("one"))
-    result = stack.delete(spare=KeepOptions(namespaces=False))
-    assert outcomes(result) == {"one": "deleted", "ml": "deleted"}
-    assert cluster.get(ObjectRef("v1", "Namespace", "", "ml")) is None
 
 
 def test_a_namespace_that_others_made_stays(stack: Stack, cluster: MemoryCluster) -> None:

@@ -27,13 +27,6 @@ def test_install_brings_what_is_required_and_pins_it(tmp_path: Path) -> None:
     assert (app_dir.root / "vendor/ours/tools@1.2.0/web/prototype.yaml").is_file()
 
 
-def test_install_again_keeps_everything(tmp_path: Path) -> None:
-    app_dir = small_app(tmp_path)
-    before = read_tree(app_dir.root)
-    assert {row.state for row in packages.install_packages(app_dir, ["ours/tools"]).packages} == {"kept"}
-    assert read_tree(app_dir.root) == before
-
-
 def two_versions(tmp_path: Path) -> AppDir:
     """Make an app with `tools` 2.0.0 installed from a registry that also offers 1.2.0."""
     app_dir = small_app(tmp_path, installed=False)

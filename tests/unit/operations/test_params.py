@@ -9,12 +9,12 @@ import pytest
 
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import ParamScope
-from mlstack.errors import MlstackError, NotFoundError, ParamError, UsageError
+from mlstack.errors import NotFoundError
 from mlstack.objects.masking import MASK
 from mlstack.operations import app as env
 from mlstack.operations import params
 from mlstack.operations.explain import ExplainedParameter, explain_param
-from tests.support.builders import Tree, read_tree
+from tests.support.builders import Tree
 from tests.support.kubectl import KUBECONFIG
 from tests.support.packages import COMMON, JOBS, installed_app, vendored
 from tests.support.registry import generate, small_app
@@ -60,41 +60,6 @@ def test_new_values_read_as_a_person_would_write_them(tmp_path: Path) -> None:
 )
 def test_text_is_typed_by_the_schema(app_dir: AppDir, key: str, text: str, value: object) -> None:
     assert params.set_param(app_dir, ParamScope(component="front"), key, text).value == value
-
-
-@pytest.mark.parametrize(
-    ("place", "key", "error"),
-    [
-        ({"component": "fornt"}, "replicas", NotFoundError),
-        ({}, "replicsa", NotFoundError),
-        ({"component": "front"}, "a..b", UsageError),
-        ({"component": "front", "module": "shop"}, "replicas", UsageError),
-    ],
-)
-def test_what_does_not_fit_is_refused_and_nothing_written(
-    app_dir: AppDir, place: dict[str, str], key: str, error: type[MlstackError]
-) -> None:
-    before = read_tree(app_dir.root)
-    with pytest.raises(error) as caught:
-        params.set_param(app_dir, ParamScope(**place), key, "1")
-    assert caught.value.hint
-    assert read_tree(app_dir.root) == before
-
-
-@pytest.mark.parametrize(
-    "place", [ParamScope(component="front"), ParamScope(environment="gke"), ParamScope()], ids=str
-)
-def test_hint_names_the_prototype_that_declares_the_parameter(app_dir: AppDir, place: ParamScope) -> None:
-    with pytest.raises(ParamError) as caught:
-        params.set_param(app_dir, place, "replicas", "two")
-    assert caught.value.hint == "mlstack prototype describe web"
-
-
-def test_manifest_has_no_parameters(app_dir: AppDir) -> None:
-    (app_dir.root / "components/plain.yaml").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n")
-    with pytest.raises(UsageError, match="`plain` is a plain manifest") as caught:
-        params.set_param(AppDir(app_dir.root), ParamScope(component="plain"), "replicas", "1")
-    assert "patches/plain.yaml" in str(caught.value.hint)
 
 
 def test_a_value_that_an_environment_overrides_is_noted(app_dir: AppDir) -> None:
@@ -305,18 +270,6 @@ def test_without_a_name_all_that_somebody_set_are_explained(root: Path) -> None:
         row.name for row in result.parameters
     } == {"image", "num_gpus", "cloud"}
     assert result.prototype == "kubeflow/jobs/tf-cnn"
-
-
-def test_unknown_parameter_names_the_nearest(root: Path) -> None:
-    with pytest.raises(NotFoundError) as caught:
-        explained(root, "num_gpu")
-    assert caught.value.near == "num_gpus"
-
-
-def test_a_manifest_has_no_parameters(root: Path) -> None:
-    (root / "components/plain.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
-    with pytest.raises(UsageError, match="plain manifest"):
-        explain_param(AppDir.find(root), "plain")
 
 
 def test_of_a_text_with_many_lines_the_decided_ones_are_shown(app: Build) -> None:

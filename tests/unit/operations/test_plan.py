@@ -54,18 +54,6 @@ def refused(stack: Stack, file: Path, error: type[MlstackError], **facts: Any) -
     return caught.value.message
 
 
-def test_what_was_planned_is_done(stack: Stack, file: Path) -> None:
-    stack.write("web", config_map(a="1"), secret(password="hush"))
-    assert planned(stack, file).changed
-    assert outcomes(applied(stack, file)) == {"ml": "created", "settings": "created", "keys": "created"}
-
-
-def test_a_plan_writes_nothing_in_the_cluster(stack: Stack, file: Path) -> None:
-    stack.write("web", config_map(a="1"))
-    planned(stack, file)
-    assert stack.opener("minikube").get(SETTINGS) is None
-
-
 def test_a_plan_that_was_applied_can_be_applied_again(stack: Stack, file: Path) -> None:
     stack.deploy("web", config_map(a="1"))
     stack.write("web", config_map(a="2"), deployment())

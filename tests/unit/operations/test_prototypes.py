@@ -64,11 +64,6 @@ def test_without_packages_the_next_step_is_said(tmp_path: Path) -> None:
     assert "mlstack pkg install" in str(caught.value.hint)
 
 
-def test_search_looks_in_packages_that_are_not_installed(tmp_path: Path) -> None:
-    (row,) = packages.search_prototypes(small_app(tmp_path, installed=False), "small things").prototypes
-    assert (row.name, row.full_name, row.installed) == ("web", "ours/tools/web", False)
-
-
 def test_description_says_all_of_a_parameter(app_dir: AppDir) -> None:
     rows = {row.name: row for row in packages.describe_prototype(app_dir, "web").parameters}
     replicas = rows["replicas"]

@@ -23,7 +23,6 @@ from mlstack.errors import (
     WrongClusterError,
 )
 from mlstack.kube.client import ObjectRef
-from mlstack.operations import deploy
 from mlstack.operations.status import list_history
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.cut import CutCluster
@@ -180,12 +179,6 @@ def test_there_must_be_something_to_go_back_to(stack: Stack, applied: int, reaso
         stack.apply()
     with pytest.raises(NotFoundError, match=f"has nothing to go back to: {reason}"):
         stack.rollback()
-
-
-def test_a_rollback_is_a_plan_that_asks_like_any_other(twice: Stack, clusters: Clusters) -> None:
-    plan = deploy.plan_rollback(twice.target(), 1, opener=clusters.__getitem__)
-    assert plan.changes_existing and plan.destructive
-    assert plan.report.counts == {"delete": 1, "update": 1}
 
 
 def test_after_a_deletion_of_a_component_it_does_not_come_back(stack: Stack, clusters: Clusters) -> None:
