@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -18,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mlstack import __version__
+from mlstack.cli import options
 from mlstack.cli.commands import COMMANDS, NEXT_STEP, OPTIONS, SUMMARY, program_help
 from mlstack.cli.fast import INTERRUPTED_EXIT_CODE, Interruption
 from mlstack.cli.options import MISSING, NAMES, SHARED, Options, is_list, parameter, prototype_options
@@ -479,8 +482,6 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
 
 def _internal_fault(error: Exception, words: Sequence[str], session: Session) -> MlstackError:
     if session.debug:
-        import traceback
-
         say("".join(traceback.format_exception(error)).rstrip())
     again = f"run it again as `mlstack --debug {words[0] if words else ''} …`, and report what it prints"
     message = f"internal fault: {type(error).__name__}: {error}"
@@ -490,8 +491,6 @@ def _internal_fault(error: Exception, words: Sequence[str], session: Session) ->
 def _run(words: list[str], session: Session) -> int:
     command = built_group(program)
     if os.environ.get("_MLSTACK_COMPLETE"):
-        from mlstack.cli import options
-
         write(options.answer(command, os.environ, session))
         return 0
     code = command.main(args=words, prog_name="mlstack", standalone_mode=False, obj=session)
@@ -502,8 +501,6 @@ def _run(words: list[str], session: Session) -> int:
 def _fail(words: Sequence[str], code: int, error: MlstackError) -> int:
     is_json = any(word in ("-ojson", "-o=json", "--output=json") for word in words)
     if is_json or any(pair in (("-o", "json"), ("--output", "json")) for pair in pairwise(words)):
-        import json
-
         facts = {"message": error.message, "where": error.where, "hint": error.hint, "exitCode": code}
         document = {"error": {key: fact for key, fact in facts.items() if fact is not None}}
         say(json_escaped(json.dumps(masking.scrubbed_value(document), ensure_ascii=False)))

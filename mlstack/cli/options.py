@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer import _completion_classes as shells
 from typer.models import ArgumentInfo
 
 from mlstack import names
@@ -44,8 +45,6 @@ def answer(command: Any, environ: MutableMapping[str, str], session: Any) -> str
     The scripts of earlier installations evaluate what they get (that of zsh twice), so help texts go through
     the same sieve as names.
     """
-    from typer import _completion_classes as shells
-
     by_name: dict[str, Any] = {
         "complete_bash": shells.BashComplete,
         "complete_zsh": shells.ZshComplete,

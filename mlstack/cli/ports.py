@@ -15,6 +15,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
+from mlstack.cli import page
 from mlstack.cli.options import Options
 from mlstack.cli.output import prompt, say
 from mlstack.dataclass import Record, dataclass
@@ -226,13 +227,12 @@ class Session:
         names = self.environments()
         if names is None and not listed:
             return work(self.only_environment)
-        from mlstack.cli.page import emit
         from mlstack.cli.run_reporter import Results
 
         results = Results(self)
         for name in names or [self.environment(self.only_environment)]:
             with results.of(name):
-                results.add(work(name), show or emit)
+                results.add(work(name), show or page.emit)
         return results.end()
 
     def from_cluster(
@@ -244,8 +244,6 @@ class Session:
         **options: Any,
     ) -> Result:
         """Call an operation that reads the cluster of an environment; terminals show what is going on."""
-        from mlstack.cli import page
-
         target = self.target(env)
         with page.waiting(doing):
             return self.call(partial(read, target, *args), **options)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mlstack.cli import views_deploy
+from mlstack.cli import page, views_deploy
 from mlstack.cli.fast import INTERRUPTED_EXIT_CODE
 from mlstack.cli.output import ClosedOutputError, is_terminal, say, stop_writing, write
 from mlstack.cli.page import Page, TextLine, document, emit, plain, show
@@ -331,8 +331,6 @@ def showing(output_format: str) -> Iterator[Callable[[StatusResult], None]]:
     if output_format != "table":
         yield lambda result: None
     elif is_terminal(sys.stdout):
-        from mlstack.cli import page
-
         with page.redrawing() as redraw:
             yield lambda result: redraw(page.page_of(result))
     else:

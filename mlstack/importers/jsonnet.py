@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from mlstack import programs
 from mlstack.dataclass import Record
-from mlstack.errors import RegistryError
+from mlstack.errors import MlstackError, RegistryError
 
 CPU_S = 30
 MEMORY_BYTES = 2 << 30
@@ -378,7 +378,6 @@ class _Imports:
 
 
 def _parse_yaml(text: str) -> list[Any]:
-    from mlstack.errors import MlstackError
     from mlstack.yaml.read import read_documents
 
     try:

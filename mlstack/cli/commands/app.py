@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlstack.app.document import FileKey, keys_of
+from mlstack import disk_cache
+from mlstack.app.document import FileKey, join_path, keys_of
 from mlstack.app.environment import Environment
 from mlstack.cli.main import family
 from mlstack.cli.options import ENV, NAMES, components, duration, environments, offered, option, word
 from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.ports import Session, operations
-from mlstack.errors import UsageError
+from mlstack.errors import NotFoundError, UsageError
 
 top = family()
 application = family("app", "The app itself.")
@@ -278,8 +279,6 @@ _SETTINGS = {**_setting_options(), **_ADDED_OPTIONS}
 
 def _added(settings: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
     """Give the changes of labels and annotations, by `labels.KEY`; None takes one away."""
-    from mlstack.app.document import join_path
-
     changes: dict[str, str | None] = {}
     for name, (section, _) in _ADDED.items():
         for text in settings[name]:
@@ -389,9 +388,6 @@ def current(
 @top.command(takes="env kubeconfig folder output", examples=["", "gke"])
 def doctor(session: Session) -> object:
     """Check app, lock, cache, kubeconfig and programs; with ENV its cluster; exits with 1 for what fails."""
-    from mlstack import disk_cache
-    from mlstack.errors import NotFoundError
-
     options = session.options
     around = operations.doctor.DoctorContext(
         cache=disk_cache.of_user(os.environ),

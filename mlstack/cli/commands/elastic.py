@@ -17,7 +17,7 @@ from mlstack.cli import options, page
 from mlstack.cli.main import family
 from mlstack.cli.options import NAMES, offered, option
 from mlstack.cli.output import say, write
-from mlstack.cli.ports import Session, read_text
+from mlstack.cli.ports import Session, own_namespace, read_text
 from mlstack.cli.ports import holder as holder_of
 from mlstack.clock import timestamp
 from mlstack.errors import ClusterError, NotFoundError, UsageError
@@ -160,7 +160,6 @@ def run(
 
 def _settings(session: Session, config: PolicyConfig, grants: PriorityGrants) -> ControllerSettings:
     """Give the settings of a controller as the options have them."""
-    from mlstack.cli.ports import own_namespace
     from mlstack.elastic.controller import LEASE_NAME, ControllerSettings
 
     given, holder = session.arguments, holder_of(session.ports.who())
@@ -423,8 +422,6 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
     """Begin to answer probes, where that is wanted; gives what is told, and how to end it."""
     if not listen:
         return None, lambda: None
-    from time import monotonic
-
     from mlstack.elastic.metrics import HealthServer, Metrics
 
     address, _, port = listen.rpartition(":")
@@ -435,7 +432,7 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
         raise UsageError(
             f"`--listen {listen}`: an IPv6 address stands in brackets", hint=f"--listen '[{address}]:{port}'"
         )
-    metrics = Metrics(monotonic)
+    metrics = Metrics(time.monotonic)
     try:
         server = HealthServer(metrics, address=address[1:-1] if in_brackets else address, port=int(port))
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mlstack import __version__
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
-from mlstack.cli.main import family
+from mlstack.cli.main import family, main
 from mlstack.cli.options import option, word
 from mlstack.cli.output import write
 from mlstack.cli.ports import Ports, Session, operations
@@ -74,8 +74,6 @@ delete minikube --yes
 @top.command(takes="")
 def demo(session: Session) -> int:
     """See it all work in a minute; needs no cluster, no network and leaves nothing behind."""
-    from mlstack.cli.main import main
-
     stage, purpose = DemoStage(), ""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for line in SCRIPT.splitlines():
