@@ -488,7 +488,7 @@ def without(
     except InvalidError as error:
         if not error.causes:
             raise ConflictError(error.message) from error
-        return managed_fields.cut(live, paths), error if says_fixed(error.causes) else None
+        return managed_fields.cut(live, paths), error if says_fixed(error) else None
     except ForbiddenError:  # as a policy says; the write will tell
         return managed_fields.cut(live, paths), None
 

@@ -320,13 +320,13 @@ def _diff_refused(context: DiffContext, manifest: KubeObject, live: Data, error:
     """Tell a change that cannot be made in place from an object that is wrong: ask under another name."""
     cluster, is_definition = context.cluster, replacement.is_definition(manifest)
     copy = manifest.data if is_definition else replacement.dry_run_copy(cluster, manifest.data, live)
-    fault = copy if isinstance(copy, MlstackError) else None
-    after = manifest.data if isinstance(copy, MlstackError) else copy
+    fault, after = (copy, manifest.data) if isinstance(copy, MlstackError) else (None, copy)
     if fault is None:
         items = conflicts.displaced_items(live, context.scalers.payload(manifest), error.causes)
         if items:
             return _displace(context, manifest, live, items, after)
-    if not replacement.says_fixed(error.causes) and (is_definition or fault is not None):
+    is_policy = not any(cause.reason for cause in error.causes)  # whose words a creation may not meet
+    if not replacement.says_fixed(error) and (is_definition or is_policy or fault is not None):
         raise error
     tree = _ours(live, after)
     if after is manifest.data:  # as it is written, without what the server would fill in

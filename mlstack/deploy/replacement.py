@@ -36,7 +36,7 @@ RECREATE = "mlstack.dev/recreate"
 
 # The words of Kubernetes 1.30 to 1.36; no code tells these refusals from others.
 _FIXED = re.compile(
-    r"immutable|may not change|cannot change|may not be changed|updates to .* are forbidden"
+    r"(?i:immutable)|may not change|cannot change|may not be changed|updates to .* are forbidden"
     r"|missing from spec.versions"
 )
 _NAMED = 3
@@ -91,9 +91,9 @@ def unless_refused(reason: str, error: MlstackError) -> str | Refusal:
     return Refusal(kind="immutable", reasons=(text,), hint=hint)
 
 
-def says_fixed(causes: Sequence[Cause]) -> bool:
+def says_fixed(error: InvalidError) -> bool:
     """Tell whether all that a server finds wrong with an update is that fields cannot change."""
-    return bool(causes) and all(_FIXED.search(cause.message) for cause in causes)
+    return all(map(_FIXED.search, [cause.message for cause in error.causes] or [error.message]))
 
 
 def sentence(manifest: KubeObject, causes: Sequence[Cause], changed: Sequence[FieldChange]) -> str:

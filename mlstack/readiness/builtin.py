@@ -497,7 +497,7 @@ def stateful_set(facts: Facts) -> Readiness:
         # https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#forced-rollback
         return waiting(
             f"{fit} of {want} pods ready: old pod {name} is stuck ({why.reason}); a StatefulSet does not "
-            f"replace such a pod by itself: kubectl delete pod {name}"
+            f"replace such a pod by itself: kubectl delete pod {name} -n {stuck['metadata'].get('namespace')}"
         )
     if fit < want:
         return _pods_missing(facts, fit, want)

@@ -249,7 +249,7 @@ def test_a_stateful_set_that_is_stuck_says_what_to_do(
         stack.apply(wait=True)
     stack.write("a", workload())
     run = Background(stack, timeout_s=60)
-    run.when("a StatefulSet does not replace such a pod by itself: kubectl delete pod db-0")
+    run.when(f"does not replace such a pod by itself: kubectl delete pod db-0 -n {namespace}")
     minikube.kubectl("delete", "pod", "db-0", "-n", namespace)
     assert states(run.end()) == {"db": "ready"}
 

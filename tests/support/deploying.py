@@ -9,6 +9,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import pytest
+
 from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import ApplyOptions, ChangeReport, RunEvent, RunResult
 from mlstack.deploy.history import Revision
@@ -211,6 +213,19 @@ GROUPS = dict.fromkeys(("deployments", "statefulsets"), "apis/apps/v1") | {
     "leases": "apis/coordination.k8s.io/v1",
     "tfjobs": "apis/kubeflow.org/v1",
 }
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, verb: str, fault: Callable[..., Any]) -> None:
+    """Let a verb of the cluster fail with the error that `fault` gives for its arguments, if any."""
+    whole = getattr(cluster, verb)
+
+    def instead(*args: Any, **how: Any) -> Any:
+        error = fault(*args, **how)
+        if error:
+            raise error
+        return whole(*args, **how)
+
+    monkeypatch.setattr(cluster, verb, instead)
 
 
 def path(namespace: str, kind: str, name: str = "") -> str:

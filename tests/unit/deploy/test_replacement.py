@@ -96,13 +96,14 @@ def test_an_annotation_that_says_neither_is_refused(value: str) -> None:
     ],
 )
 def test_the_words_of_the_server_for_fixed_fields_are_known(message: str) -> None:
-    assert says_fixed([Cause(field="spec", message=message)])
+    assert says_fixed(InvalidError("no", causes=[Cause(field="spec", message=message)]))
+    assert says_fixed(InvalidError(f"admission webhook `x` denied the request: {message}"))
 
 
 def test_a_fault_beside_a_fixed_field_is_a_fault() -> None:
     fixed, fault = Cause(field="a", message="field is immutable"), Cause(field="b", message="Required value")
-    assert not says_fixed([fixed, fault])
-    assert not says_fixed([])
+    assert not says_fixed(InvalidError("no", causes=[fixed, fault]))
+    assert not says_fixed(InvalidError("not on Sundays"))
 
 
 def test_what_would_be_refused_when_made_anew_stays() -> None:

@@ -23,7 +23,7 @@ from mlstack.kube.client import ObjectRef
 from mlstack.operations.status import CompareResult, compare_environments
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.counted import Counted
-from tests.support.deploying import Stack, autoscaler, config_map, crd, deployment, outcomes
+from tests.support.deploying import Stack, autoscaler, config_map, crd, deployment, outcomes, refuse
 
 Clusters = dict[str, MemoryCluster]
 
@@ -245,49 +245,32 @@ def test_what_a_program_changed_stays_and_is_said_when_the_files_drop_it(
 
 
 def test_a_dropped_field_is_known_although_the_run_that_dropped_it_failed(
-    stack: Stack, clusters: Clusters
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.write("a", config_map(a="1", b="1"))
     stack.apply()
     by_hand(clusters, {"data": {"b": "2"}})
     stack.write("a", config_map(a="1"), config_map("new", x="1"))
-    cluster = clusters["minikube"]
-
-    class Refusing:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(cluster, name)
-
-        def patch(self, ref: ObjectRef, *args: Any, **options: Any) -> Any:
-            raise InvalidError("not now", causes=[Cause(field="x", message="y")])
-
-    stack.opener = lambda _: Refusing()
-    with pytest.raises(InvalidError, match="not now"):
+    error = InvalidError("not now", causes=[Cause(field="x", message="y")])
+    with monkeypatch.context() as refusing, pytest.raises(InvalidError, match="not now"):
+        refuse(refusing, clusters["minikube"], "patch", lambda *_, **how: error)
         stack.apply()
     assert get(clusters, MAP)["data"] == {"a": "1", "b": "2"}
     assert stack.revisions()[0].result == "failed"
-    stack.opener = clusters.__getitem__
     assert [row.fields[0].path for row in stack.diff().objects if row.fields] == ["data.b"]
     stack.apply()
     assert get(clusters, MAP)["data"] == {"a": "1"}
 
 
-def test_without_a_history_what_may_stay_is_said(stack: Stack, clusters: Clusters) -> None:
+def test_without_a_history_what_may_stay_is_said(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stack.write("a", config_map(a="1", b="1"))
     stack.apply()
     by_hand(clusters, {"data": {"b": "2"}})
     stack.write("a", config_map(a="1"))
-    cluster = clusters["minikube"]
-
-    class Closed:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(cluster, name)
-
-        def list(self, api_version: str, kind: str, **options: Any) -> Any:
-            if kind == "Secret":
-                raise ForbiddenError("no right to list Secret")
-            return cluster.list(api_version, kind, **options)
-
-    stack.opener = lambda _: Closed()
+    error = ForbiddenError("no right to list Secret")
+    refuse(monkeypatch, clusters["minikube"], "list", lambda _, kind, **how: kind == "Secret" and error)
     assert stack.diff().notes == (
         "what was applied before cannot be read, so fields that others changed and the files no longer have"
         " may stay: no right to list Secret",
@@ -347,10 +330,11 @@ def test_a_first_apply_and_one_of_many_new_objects_do_not_ask_twice(
     assert watched().asked["dry run"] == 0
 
 
-def test_what_only_other_objects_of_the_run_let_pass_is_written(stack: Stack, clusters: Clusters) -> None:
+def test_what_only_other_objects_of_the_run_let_pass_is_written(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stack.write("a", config_map())
     stack.apply()
-    cluster = clusters["minikube"]
     faults = [
         InvalidError("`ConfigMap ml/new` is refused: no such account"),
         InvalidError("admission webhook `x` denied the request", causes=[Cause(field="data", message="no")]),
@@ -358,16 +342,11 @@ def test_what_only_other_objects_of_the_run_let_pass_is_written(stack: Stack, cl
         TransientError("admission webhook `x` does not answer", webhook="x"),
     ]
 
-    class Strict:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(cluster, name)
+    def fault(obj: Any, **how: Any) -> Any:
+        name = obj["metadata"]["name"]
+        return how.get("dry_run") and name.startswith("new") and faults[int(name.removeprefix("new"))]
 
-        def apply(self, obj: Any, **how: Any) -> Any:
-            if how.get("dry_run") and obj["metadata"]["name"].startswith("new"):
-                raise faults[int(obj["metadata"]["name"].removeprefix("new"))]
-            return cluster.apply(obj, **how)
-
-    stack.opener = lambda _: Strict()
+    refuse(monkeypatch, clusters["minikube"], "apply", fault)
     stack.write("a", config_map(), *(config_map(f"new{number}") for number in range(len(faults))))
     assert outcomes(stack.apply())["new0"] == "created"
 
@@ -383,14 +362,8 @@ def test_the_number_of_an_autoscaler_that_went_before_comes_back(
     cluster.patch(WEB, {"spec": {"replicas": 5}}, subresource="scale", manager="kube-controller-manager")
     stack.remove("b")
     stack.delete(components=("b",))
-    listed = cluster.list
-
-    def listing(api_version: str, kind: str, **how: Any) -> Any:
-        if kind == "HorizontalPodAutoscaler" and not may_look:
-            raise ForbiddenError("you may not list autoscalers")
-        return listed(api_version, kind, **how)
-
-    monkeypatch.setattr(cluster, "list", listing)
+    error = None if may_look else ForbiddenError("you may not list autoscalers")
+    refuse(monkeypatch, cluster, "list", lambda _, kind, **how: kind == "HorizontalPodAutoscaler" and error)
     stack.apply(wait=False)
     assert get(clusters, WEB)["spec"]["replicas"] == (3 if may_look else 5)
 

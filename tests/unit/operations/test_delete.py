@@ -9,7 +9,7 @@ from mlstack.deploy.prune import KeepOptions
 from mlstack.errors import InvalidError, NotFoundError, UsageError
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes, refuse, tfjob
 
 Clusters = dict[str, MemoryCluster]
 
@@ -195,14 +195,8 @@ def test_a_failed_deletion_stays_listed(
 ) -> None:
     cluster = clusters["minikube"]
     stack.deploy("a", config_map("one"), config_map("two"))
-    delete = cluster.delete
-
-    def refuse(target: ObjectRef, **how: Any) -> Any:
-        if target.name == "two" and not how.get("dry_run"):
-            raise InvalidError("a webhook says no")
-        return delete(target, **how)
-
-    monkeypatch.setattr(cluster, "delete", refuse)
+    error = InvalidError("a webhook says no")
+    refuse(monkeypatch, cluster, "delete", lambda ref, **how: ref.name == "two" and error)
     with pytest.raises(InvalidError):
         stack.delete()
     monkeypatch.undo()

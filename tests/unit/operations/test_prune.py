@@ -13,7 +13,17 @@ from mlstack.errors import ClusterError, ConfigError, InvalidError, MlstackError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes, secret, tfjob
+from tests.support.deploying import (
+    Stack,
+    config_map,
+    crd,
+    deployment,
+    existing,
+    outcomes,
+    refuse,
+    secret,
+    tfjob,
+)
 
 PARENT = ObjectRef("v1", "ConfigMap", "ml", "mlstack-demo.minikube")
 
@@ -254,14 +264,8 @@ def test_a_rejected_deletion_fails_the_run_and_is_tried_again(
     stack: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turned(stack, ["one", "two", "three"], ["one"])
-    delete = cluster.delete
-
-    def refuse(target: ObjectRef, **how: Any) -> Any:
-        if target.name == "two" and not how.get("dry_run"):
-            raise InvalidError("a webhook says no")
-        return delete(target, **how)
-
-    monkeypatch.setattr(cluster, "delete", refuse)
+    error = InvalidError("a webhook says no")
+    refuse(monkeypatch, cluster, "delete", lambda ref, **how: ref.name == "two" and error)
     with pytest.raises(InvalidError, match="a webhook says no"):
         stack.apply()
     assert listed(cluster) == ["one", "two"]

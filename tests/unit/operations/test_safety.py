@@ -11,11 +11,19 @@ import pytest
 from mlstack.deploy import lock
 from mlstack.deploy.changes import ObjectChange
 from mlstack.deploy.target import Holder
-from mlstack.errors import ClusterError, ConfigError, ConflictError, InvalidError, LockedError, OutdatedError
+from mlstack.errors import (
+    Cause,
+    ClusterError,
+    ConfigError,
+    ConflictError,
+    InvalidError,
+    LockedError,
+    OutdatedError,
+)
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes
+from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes, refuse
 
 Clusters = dict[str, MemoryCluster]
 SETTINGS = ObjectRef("v1", "ConfigMap", "ml", "settings")
@@ -167,6 +175,20 @@ def test_a_fixed_field_is_refused_with_what_lets_it(stack: Stack) -> None:
     )
     assert 'mlstack.dev/recreate: "true"' in (refused.value.hint or "")
     assert "environments/minikube/patches/web.yaml" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("causes", [[Cause(message="not on Sundays")], []], ids=["policy", "webhook"])
+def test_a_policy_that_admits_a_new_object_makes_no_field_of_the_old_one_fixed(
+    stack: Stack, cluster: MemoryCluster, causes: list[Cause], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.write("a", annotated(config_map(a="1"), recreate="true"))
+    stack.apply()
+    stack.write("a", annotated(config_map(a="2"), recreate="true"))
+    error = InvalidError("`ConfigMap ml/settings` is refused: not on Sundays", causes=causes)
+    refuse(monkeypatch, cluster, "apply", lambda obj, **how: obj["metadata"]["name"] == "settings" and error)
+    for verb in (stack.diff, stack.apply):
+        with pytest.raises(InvalidError, match="not on Sundays"):
+            verb()
 
 
 def test_an_annotated_object_is_made_anew(stack: Stack, cluster: MemoryCluster) -> None:

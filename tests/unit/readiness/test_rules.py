@@ -30,7 +30,7 @@ def conditions(**states: str | tuple[str, str, str]) -> list[dict[str, str]]:
 
 
 def pod(name: str = "p", *, phase: str = "Pending", created: str = OLD, **status: Any) -> dict[str, Any]:
-    metadata = {"name": name, "uid": f"uid-{name}", "creationTimestamp": created}
+    metadata = {"namespace": "ml", "name": name, "uid": f"uid-{name}", "creationTimestamp": created}
     labels = status.pop("labels", {})
     return {
         "apiVersion": "v1",
@@ -325,4 +325,4 @@ def test_of_the_old_pods_of_a_stateful_set_the_one_is_named_that_is_stuck_for_go
     status = {"updateRevision": "new", "currentRevision": "old", "replicas": 2}
     readiness = judge("apps/v1", "StatefulSet", pods=pods, spec={"replicas": 2}, status=status)
     assert "old pod s-1 is stuck (container main: InvalidImageName)" in readiness.reason
-    assert readiness.reason.endswith("kubectl delete pod s-1")
+    assert readiness.reason.endswith("kubectl delete pod s-1 -n ml")
