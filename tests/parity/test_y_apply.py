@@ -88,9 +88,10 @@ def test_y5_components_may_be_chosen(live: Path, run: Runner) -> None:
 def test_y6_a_dry_run_names_each_object_and_changes_nothing(live: Path, run: Runner) -> None:
     write(live, "a", config_map("a", x="2"))
     write(live, "c", config_map("c"))
+    run.ok("component rm b")
     text = run.ok("apply minikube --dry-run")
-    assert all(name in text for name in ("ConfigMap default/a", "ConfigMap default/c"))
-    assert (data(run, "a"), data(run, "c")) == ({"x": "1"}, None)
+    assert all(f"ConfigMap default/{name}" in text for name in "abc")
+    assert (data(run, "a"), data(run, "b"), data(run, "c")) == ({"x": "1"}, {"x": "1"}, None)
 
 
 def test_y7_a_dry_run_asks_the_server(live: Path, run: Runner) -> None:
@@ -152,14 +153,22 @@ def test_y11_prune_never_touches_other_components(live: Path, run: Runner) -> No
     assert data(run, "a") == {"x": "1"}
 
 
-@pytest.mark.parametrize("note", [{"mlstack.dev/prune": "false"}, {"helm.sh/resource-policy": "keep"}])
-def test_y12_an_object_may_opt_out_of_prune(live: Path, run: Runner, note: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "note",
+    [
+        "mlstack.dev/prune: false",
+        "helm.sh/resource-policy: keep",
+        "client.lifecycle.config.k8s.io/deletion: detach",
+        "cli-utils.sigs.k8s.io/on-remove: keep",
+    ],
+)
+def test_y12_an_object_may_opt_out_of_prune(live: Path, run: Runner, note: str) -> None:
     manifest = config_map("kept")
-    manifest["metadata"]["annotations"] = note
+    manifest["metadata"]["annotations"] = dict([note.split(": ")])
     write(live, "kept", manifest)
     run.ok("apply minikube")
     run.ok("component rm kept")
-    run.ok("apply minikube --yes")
+    assert f"is kept: annotation `{note}`" in " ".join(run.ok("apply minikube --yes").split())
     assert data(run, "kept") == {}
 
 
@@ -167,6 +176,7 @@ def test_y13_prune_may_be_left_out(live: Path, run: Runner) -> None:
     run.ok("component rm a")
     run.ok("apply minikube --no-prune")
     assert data(run, "a") == {"x": "1"}
+    assert outcomes(run, "apply minikube --yes")["a"] == "deleted"
 
 
 def test_y14_objects_say_whose_they_are(live: Path, run: Runner) -> None:
@@ -247,9 +257,12 @@ def test_y19_what_cannot_change_is_explained_and_recreated_on_request(live: Path
     write(live, "web", changed)
     refused = run("apply minikube --yes")
     assert refused.code == 6
-    assert "mlstack.dev/recreate" in refused.err
+    assert "`Deployment default/web`: `spec.selector` cannot change while the object exists" in refused.err
+    assert 'mlstack.dev/recreate: "true"' in refused.err
+    assert "environments/minikube/patches/web.yaml" in refused.err
     changed["metadata"]["annotations"] = {"mlstack.dev/recreate": "true"}
     write(live, "web", changed)
+    assert run("apply minikube").code == 2  # it is asked about, as a deletion is
     assert outcomes(run, "apply minikube --yes")["web"] == "recreated"
 
 

@@ -17,7 +17,7 @@ from mlstack.yaml import write as emit
 from tests.support.builders import MINIMAL_APP, write_tree
 from tests.support.cli import Runner
 from tests.support.cut import CutCluster
-from tests.support.deploying import config_map, crd, secret, tfjob
+from tests.support.deploying import config_map, crd, tfjob
 
 
 @pytest.fixture
@@ -332,29 +332,6 @@ def test_when_nothing_was_changed_nothing_is_rolled_back(run: Runner) -> None:
     failed = run("apply minikube --yes --on-failure=rollback")
     assert "nothing was changed, so nothing is rolled back" in failed.err
     assert whats(run) == [("apply", "done")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "line",
-    [
-        "history show minikube 1",
-        "history show minikube 2 -o json",
-        "history show minikube 2 -o yaml",
-        "history diff minikube 1",
-        "history diff minikube 1 2 -o yaml",
-        "rollback minikube 1 --dry-run -o json",
-        "rollback minikube 1 --yes",
-    ],
-)
-def test_no_secret_is_shown(run: Runner, line: str) -> None:
-    write("web", secret(token="hunter2"))
-    run.ok("apply minikube --yes")
-    write("web", secret(token="hunter3"))
-    run.ok("apply minikube --yes")
-    ran = run(line)
-    for hidden in ("hunter", "aHVudGVy"):
-        assert hidden not in ran.out + ran.err
 
 
 def test_a_definition_goes_back_only_where_that_is_allowed(run: Runner) -> None:

@@ -137,6 +137,9 @@ SESSIONS = {
         diff minikube gke --live | 2
         diff minikube gke -n other | 2
         diff x:y z | 2
+        diff live:minikube gke | 2
+        diff remote: gke | 2
+        diff :minikube gke | 2
         apply minikube --lock-timeout=soon | 2 | is no duration
         apply minikube --lock-timeout=5x | 2 | is no duration
         apply minikube --lock-timeout= | 2 | is no duration
@@ -173,6 +176,7 @@ SESSIONS = {
         component rm c
         component rm d
         component rm back
+        diff minikube | 1 | note: 5 of 6 deployed objects would be deleted: more than half
         apply minikube --yes | 2 | 5 of 6 deployed objects would be deleted: more than half
         apply minikube --yes | 2 | --allow-large-prune
         apply minikube --yes --allow-large-prune

@@ -232,20 +232,6 @@ def test_a_folder_that_cannot_be_written_stops_before_the_cluster(
     assert cluster.get(MAP) is None
 
 
-def test_fields_of_a_person_are_taken_and_of_a_program_left(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.deploy("a", config_map(a="1", b="1"))
-    cluster.patch(MAP, {"data": {"a": "by hand"}}, manager="kubectl-edit")
-    assert stack.diff().objects[0].notes == ("takes `data.a` back from `kubectl-edit`",)
-    stack.apply()
-    cluster.patch(MAP, {"data": {"a": "theirs"}}, manager="some-controller")
-    left = stack.diff()
-    assert left.ok
-    assert left.notes == ("`ConfigMap ml/settings` leaves `data.a` to `some-controller`",)
-    stack.deploy("a", config_map(a="1", b="2"))
-    live = existing(cluster, MAP)
-    assert live["data"] == {"a": "theirs", "b": "2"}
-
-
 def test_an_interruption_between_deletion_and_creation_is_told(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.changes import ChangeReport, ObjectChange
+from mlstack.deploy.changes import ObjectChange
 from mlstack.deploy.compare import read_side
 from mlstack.errors import (
     Cause,
@@ -17,7 +17,6 @@ from mlstack.errors import (
     InvalidError,
     SchemaError,
     TransientError,
-    UsageError,
 )
 from mlstack.kube.client import ObjectRef
 from mlstack.operations.status import CompareResult, compare_environments
@@ -281,27 +280,6 @@ def broken(name: str) -> dict[str, Any]:
     return {**config_map(name), "nonsense": 1}
 
 
-def test_an_object_that_is_not_valid_hides_no_other_difference(stack: Stack) -> None:
-    stack.write("a", config_map("one", a="1"), config_map("two", a="1"))
-    stack.apply()
-    stack.write("a", broken("one"), config_map("two", a="2"))
-    stack.write("b", broken("new"))
-    with pytest.raises(InvalidError) as caught:
-        stack.diff()
-    assert caught.value.where == "component a, component b"
-    report = caught.value.partial
-    assert isinstance(report, ChangeReport)
-    rows = {row.name: row for row in report.objects}
-    assert not report.ok
-    assert {name: row.action for name, row in rows.items()} == {
-        "one": "update",
-        "two": "update",
-        "new": "create",
-    }
-    assert rows["one"].refused == rows["new"].refused == ("`.nonsense` field not declared in schema",)
-    assert [(field.path, field.new) for field in rows["two"].fields] == [("data.a", "2")]
-
-
 def test_everything_that_is_not_valid_is_told_before_anything_is_written(
     stack: Stack, clusters: Clusters
 ) -> None:
@@ -490,9 +468,3 @@ def test_comparing_writes_nothing(two: Stack, clusters: dict[str, MemoryCluster]
     look(two, "local:minikube", "remote:gke")
     look(two, "remote:minikube", "remote:gke")
     assert clusters["gke"].list("v1", "ConfigMap").resource_version == before
-
-
-@pytest.mark.parametrize("word", ["live:gke", "remote:", ":gke"])
-def test_what_is_no_side_is_refused(word: str) -> None:
-    with pytest.raises(UsageError):
-        read_side(word)

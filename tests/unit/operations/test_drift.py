@@ -37,13 +37,6 @@ def rows(result: DriftResult) -> dict[str, DriftRow]:
     return {row.name: row for row in result.objects if row.state != "same"}
 
 
-def test_nothing_differs_after_an_apply(applied: Stack) -> None:
-    result = look(applied)
-    assert result.ok
-    assert {row.state for row in result.objects} == {"same"}
-    assert result.counts == {}
-
-
 def test_a_person_and_a_controller_are_told_apart(applied: Stack, cluster: MemoryCluster) -> None:
     cluster.patch(WEB, {"spec": {"replicas": 7}}, manager="kube-controller-manager", subresource="scale")
     cluster.patch(SETTINGS, {"data": {"a": "2"}}, manager="kubectl-edit")

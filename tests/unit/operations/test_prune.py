@@ -9,7 +9,7 @@ import pytest
 
 from mlstack.deploy import inventory
 from mlstack.deploy.inventory import ID_LABEL
-from mlstack.errors import ClusterError, ConfigError, InvalidError, MlstackError, OutdatedError, UsageError
+from mlstack.errors import ClusterError, ConfigError, InvalidError, MlstackError, OutdatedError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster
@@ -46,20 +46,6 @@ def turned(stack: Stack, before: list[str], now: list[str]) -> None:
     """Apply objects of component `a`, then make the files bring others."""
     stack.deploy("a", *maps(*before))
     stack.write("a", *maps(*now))
-
-
-def test_what_the_files_no_longer_bring_goes(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.deploy("a", *maps("one", "two"))
-    assert listed(cluster) == ["one", "two"]
-    stack.write("a", *maps("one"))
-    report = stack.diff()
-    assert {row.name: row.action for row in report.objects} == {"one": "unchanged", "two": "delete"}
-    assert not report.ok
-    result = stack.apply()
-    assert (result.ok, outcomes(result)) == (True, {"one": "unchanged", "two": "deleted"})
-    assert cluster.get(ref("two")) is None
-    assert listed(cluster) == ["one"]
-    assert stack.diff().ok
 
 
 def test_members_carry_the_label_of_the_set(stack: Stack, cluster: MemoryCluster) -> None:
@@ -125,46 +111,6 @@ def test_protected_kinds_stay_and_stay_listed(stack: Stack, cluster: MemoryClust
     assert listed(cluster) == ["disk", "one", "team", "widgets.example.com"]
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value"),
-    [
-        ("mlstack.dev/prune", "false"),
-        ("helm.sh/resource-policy", "keep"),
-        ("client.lifecycle.config.k8s.io/deletion", "detach"),
-        ("cli-utils.sigs.k8s.io/on-remove", "keep"),
-    ],
-)
-def test_annotated_objects_stay(stack: Stack, annotation: str, value: str) -> None:
-    data = config_map("two")
-    data["metadata"]["annotations"] = {annotation: value}
-    stack.deploy("a", config_map("one"), data)
-    stack.write("a", *maps("one"))
-    (row,) = (row for row in stack.apply().objects if row.name == "two")
-    assert (row.outcome, row.text) == ("kept", f"is kept: annotation `{annotation}: {value}`")
-
-
-def test_no_prune_leaves_everything(stack: Stack, cluster: MemoryCluster) -> None:
-    turned(stack, ["one", "two"], ["one"])
-    assert outcomes(stack.apply(prune=False)) == {"one": "unchanged"}
-    assert listed(cluster) == ["one", "two"]
-    assert outcomes(stack.apply()) == {"one": "unchanged", "two": "deleted"}
-
-
-def test_more_than_half_is_refused(stack: Stack, cluster: MemoryCluster) -> None:
-    turned(stack, [f"c{number}" for number in range(7)], ["c0", "c1", "c2"])
-    with pytest.raises(UsageError, match="4 of 7 deployed objects would be deleted") as caught:
-        stack.apply()
-    assert "--allow-large-prune" in (caught.value.hint or "")
-    assert cluster.get(ref("c6")) is not None
-    report = stack.diff()
-    assert [row.action for row in report.objects].count("delete") == 4
-    assert report.notes == (
-        "4 of 7 deployed objects would be deleted: more than half, which an apply does only with"
-        " --allow-large-prune",
-    )
-    assert list(outcomes(stack.apply(allow_large_prune=True)).values()).count("deleted") == 4
-
-
 def test_selected_components_prune_their_own_alone(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", *maps("a1", "a2"))
     stack.deploy("b", *maps("b1", "b2"))
@@ -172,14 +118,6 @@ def test_selected_components_prune_their_own_alone(stack: Stack, cluster: Memory
     stack.write("b", *maps("b1"))
     assert outcomes(stack.apply(components=["a"])) == {"a1": "unchanged", "a2": "deleted"}
     assert listed(cluster) == ["a1", "b1", "b2"]
-
-
-def test_a_removed_component_goes_with_the_whole_environment_alone(stack: Stack) -> None:
-    stack.write("a", *maps("a1"))
-    stack.deploy("b", *maps("b1"))
-    stack.remove("b")
-    assert outcomes(stack.apply(components=["a"])) == {"a1": "unchanged"}
-    assert outcomes(stack.apply()) == {"a1": "unchanged", "b1": "deleted"}
 
 
 @pytest.mark.parametrize("components", [[], ["a"], ["b"]], ids=["all", "from", "to"])
@@ -378,12 +316,6 @@ def test_an_inventory_of_a_newer_version_is_left_alone(stack: Stack, cluster: Me
     cluster.patch(PARENT, {"data": {"format": "7"}})
     with pytest.raises(ClusterError, match=r"was written by a newer mlstack \(format 7\)"):
         stack.apply()
-
-
-def test_a_dry_run_prunes_nothing(stack: Stack, cluster: MemoryCluster) -> None:
-    turned(stack, ["one", "two"], ["one"])
-    assert outcomes(stack.apply(dry_run=True))["two"] == "deleted"
-    assert cluster.get(ref("two")) is not None
 
 
 def test_another_app_in_the_same_namespace_is_left_alone(

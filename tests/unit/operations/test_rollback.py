@@ -91,13 +91,6 @@ def test_files_that_do_not_render_stand_in_no_way(twice: Stack, clusters: Cluste
     assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
 
 
-def test_claims_that_came_later_are_kept(stack: Stack, clusters: Clusters) -> None:
-    stack.deploy("a", config_map(a="1"))
-    stack.deploy("a", config_map(a="2"), claim())
-    assert outcomes(stack, 1)["PersistentVolumeClaim ml/data"] == "kept"
-    assert live(clusters, "PersistentVolumeClaim", "data") is not None
-
-
 def stateful(retention: str, name: str = "db") -> dict[str, Any]:
     """Build a StatefulSet whose claims go with it, or stay."""
     labels = {"app": name}

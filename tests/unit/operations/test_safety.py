@@ -163,20 +163,6 @@ def reselected(**more: Any) -> dict[str, Any]:
     return data
 
 
-def test_a_fixed_field_is_refused_with_what_lets_it(stack: Stack) -> None:
-    stack.deploy("web", deployment())
-    stack.write("web", reselected())
-    row = only(stack)
-    assert row.refused == ("`spec.selector` cannot change while the object exists",)
-    with pytest.raises(InvalidError) as refused:
-        stack.apply()
-    assert refused.value.message == (
-        "`Deployment ml/web`: `spec.selector` cannot change while the object exists"
-    )
-    assert 'mlstack.dev/recreate: "true"' in (refused.value.hint or "")
-    assert "environments/minikube/patches/web.yaml" in (refused.value.hint or "")
-
-
 @pytest.mark.parametrize("causes", [[Cause(message="not on Sundays")], []], ids=["policy", "webhook"])
 def test_a_policy_that_admits_a_new_object_makes_no_field_of_the_old_one_fixed(
     stack: Stack, cluster: MemoryCluster, causes: list[Cause], monkeypatch: pytest.MonkeyPatch
@@ -189,17 +175,6 @@ def test_a_policy_that_admits_a_new_object_makes_no_field_of_the_old_one_fixed(
     for verb in (stack.diff, stack.apply):
         with pytest.raises(InvalidError, match="not on Sundays"):
             verb()
-
-
-def test_an_annotated_object_is_made_anew(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.deploy("web", deployment())
-    stack.write("web", annotated(reselected(), recreate="true"))
-    plan = stack.plan()
-    assert plan.destructive  # so it is asked about, as a deletion is
-    assert only(stack).reason == "`spec.selector` cannot change while the object exists"
-    assert outcomes(stack.apply()) == {"web": "recreated"}
-    live = existing(cluster, ObjectRef("apps/v1", "Deployment", "ml", "web"))
-    assert live["spec"]["selector"]["matchLabels"] == {"app": "web", "tier": "front"}
 
 
 def test_the_annotation_may_come_by_a_patch(stack: Stack) -> None:
