@@ -114,16 +114,6 @@ def stuck(stack: Stack, cluster: MemoryCluster) -> Stack:
 HELD = "`Deployment ml/stuck`: was not gone within 10 s; its finalizers are still there: example.com/hold"
 
 
-def test_a_deletion_ends_in_time_and_names_what_holds_it(stuck: Stack) -> None:
-    error = limited(stuck, lambda: stuck.delete(timeout_s=10))
-    assert (error.message, error.exit_code) == (HELD, 7)
-
-
-def test_a_surplus_object_ends_the_wait_in_time(stuck: Stack) -> None:
-    stuck.write("a", config_map("other"))
-    assert limited(stuck, lambda: stuck.apply(wait=True, timeout_s=10)).message == HELD
-
-
 def test_a_recreation_ends_in_time_and_says_how_far_it_came(stuck: Stack) -> None:
     stuck.write("a", selecting("stuck", "new"), config_map("other"))
     assert limited(stuck, lambda: stuck.apply(timeout_s=10)).message == HELD
@@ -172,24 +162,6 @@ def test_without_a_time_the_wait_goes_on_as_long_as_something_goes(
     released = [many.clock.now_s()]
     many.clock.act = release_one
     assert many.delete().counts == {"deleted": COUNT + 1}
-
-
-def test_every_30_s_it_is_said_what_is_still_there(stuck: Stack) -> None:
-    with pytest.raises(NotReadyError):
-        stuck.delete(timeout_s=100)
-    texts = [event.text for event in stuck.events if event.kind == "still"]
-    assert texts == ["until it is gone: its finalizers are still there: example.com/hold"] * 3
-
-
-def test_who_does_not_wait_is_back_at_once(stuck: Stack) -> None:
-    before_s = stuck.clock.now_s()
-    rows = stuck.delete(wait=False).objects
-    assert [(row.name, row.outcome, row.text) for row in rows] == [
-        ("stuck", "terminating", "its finalizers are still there: example.com/hold"),
-        ("other", "deleted", ""),
-    ]
-    assert stuck.clock.now_s() == before_s
-    assert [row.outcome for row in stuck.delete(wait=False).objects] == ["terminating"]
 
 
 def test_who_does_not_wait_does_not_wait_for_surplus_objects_either(stuck: Stack) -> None:

@@ -133,15 +133,6 @@ def test_another_apps_plan_is_refused(stack: Stack, file: Path, tmp_path: Path) 
     assert caught.value.message == "the plan is for app `demo`, this is app `other`"
 
 
-def test_deletions_are_approved_one_by_one(stack: Stack, file: Path) -> None:
-    stack.deploy("web", config_map(a="1"), config_map("old"), config_map("older"))
-    stack.write("web", config_map(a="1"), config_map("older"))
-    plan = planned(stack, file)
-    assert {row.name: row.action for row in plan.objects}["old"] == "delete"
-    assert outcomes(applied(stack, file))["old"] == "deleted"
-    assert stack.opener("minikube").get(ObjectRef("v1", "ConfigMap", "ml", "older")) is not None
-
-
 def test_options_that_decide_are_those_of_the_plan(stack: Stack, file: Path) -> None:
     stack.deploy("web", config_map(a="1"), config_map("old"))
     stack.write("web", config_map(a="2"))

@@ -9,7 +9,6 @@ from mlstack.kube.client import ObjectRef
 from mlstack.operations import status
 from mlstack.operations.status import StatusResult
 from mlstack.testing.cluster import MemoryCluster
-from mlstack.testing.controllers import Simulation
 from tests.support.builders import write_tree
 from tests.support.deploying import Stack, config_map, crd, deployment, existing, tfjob
 from tests.support.packages import COMMON, JOBS, vendored
@@ -206,23 +205,6 @@ def watched(stack: Stack, **options: Any) -> tuple[StatusResult, list[StatusResu
     target = stack.target()
     last = status.watch(target, opener=stack.opener, clock=stack.clock, on_change=changes.append, **options)
     return last, changes
-
-
-def test_watching_ends_when_everything_works(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.deploy("a", deployment(), config_map())
-    cluster.on_idle = Simulation(cluster).step
-    last, changes = watched(stack)
-    assert last.ok
-    assert changes[-1] == last
-
-
-def test_watching_ends_when_its_time_is_up(stack: Stack) -> None:
-    stack.deploy("a", deployment(), config_map())
-    begun_s = stack.clock.now_s()
-    last, changes = watched(stack, timeout_s=20)
-    assert not last.ok
-    assert 20 <= stack.clock.now_s() - begun_s < 25
-    assert [row.state for row in changes[0].components[0].objects] == ["ready", "waiting"]
 
 
 def test_watching_sees_what_goes_away(stack: Stack, cluster: MemoryCluster) -> None:
