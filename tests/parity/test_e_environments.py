@@ -29,6 +29,7 @@ def test_e5_environments_inherit(demo: Path, run: Runner) -> None:
     run.ok("env set gke -n ml")
     run.ok("param set --env gke front replicas 3")
     run.ok("env add canary --extends gke")
+    assert file(demo, "canary").splitlines()[2:] == ["extends: gke"]
     text = run.ok("render canary")
     assert ('replicas: "3"' in text, "namespace: ml" in text) == (True, True)
     run.ok("param set --env canary front replicas 4")

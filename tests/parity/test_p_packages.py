@@ -37,6 +37,9 @@ def test_p10_installed_packages_are_listed_without_their_registry(
 ) -> None:
     shutil.rmtree(tmp_path / "registry")
     assert run.ok("pkg list --installed -o name").split() == ["ours/base", "ours/tools"]
+    listed = run("pkg list -o json").json
+    assert [row["installed"] for row in listed["packages"]] == [["1.0.0"], ["1.2.0"]]
+    assert "ours" in listed["notes"][0]
 
 
 def test_p11_a_package_is_described_before_and_after_it_is_installed(demo: Path, run: Runner) -> None:

@@ -54,14 +54,6 @@ def add(app_dir: AppDir, name: str = "dev", **options: object) -> app.Environmen
     return app.add_environment(app_dir, name, kubeconfig=KUBECONFIG, place=place, **options)  # type: ignore[arg-type]
 
 
-def test_current_context_and_its_namespace_are_taken(app_dir: AppDir) -> None:
-    result = add(app_dir)
-    assert (result.context, result.namespace, result.preset) == ("minikube", "default", None)
-    assert (app_dir.root / result.file).read_text() == (
-        "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: minikube\nnamespace: default\n"
-    )
-
-
 def test_named_context_brings_its_namespace_unless_one_is_given(app_dir: AppDir) -> None:
     assert add(app_dir, "a", context="gke").namespace == "ml"
     assert add(app_dir, "b", context="gke", namespace="own").namespace == "own"
@@ -104,13 +96,6 @@ def test_preset_can_be_left_out(app_dir: AppDir) -> None:
     assert app.describe_environment(app_dir, "minikube").globals == {}
 
 
-def test_environment_that_extends_inherits_context_and_namespace(app_dir: AppDir) -> None:
-    add(app_dir, "base", context="gke")
-    result = add(app_dir, "us/staging", extends="base")
-    assert (result.context, result.namespace, result.extends) == ("gke", "ml", "base")
-    assert "context" not in (app_dir.root / result.file).read_text()
-
-
 def test_own_context_counts_over_the_inherited_one(app_dir: AppDir) -> None:
     add(app_dir, "base", context="gke")
     assert add(app_dir, "other", extends="base", context="minikube").context == "minikube"
@@ -120,17 +105,6 @@ def test_no_current_context_is_said_with_the_way_out(app_dir: AppDir) -> None:
     with pytest.raises(UsageError, match="no kubectl context is current") as caught:
         app.add_environment(app_dir, "dev", kubeconfig=Kubeconfig())
     assert "--context" in str(caught.value.hint)
-
-
-def test_change_touches_what_is_named_alone(app_dir: AppDir) -> None:
-    file = app_dir.root / add(app_dir).file
-    file.write_text(file.read_text() + "# ours\n")
-    app_dir.forget()
-    app.change_environment(app_dir, "dev", {"namespace": "kubeflow", "protected": True})
-    lines = file.read_text().splitlines()
-    assert lines[:3] == ["apiVersion: mlstack.dev/v1", "kind: Environment", "context: minikube"]
-    assert sorted(lines[3:]) == ["# ours", "namespace: kubeflow", "protected: true"]
-    assert app_dir.environment("dev").protected
 
 
 def test_another_context_is_not_bound_to_the_old_cluster(app_dir: AppDir) -> None:

@@ -14,19 +14,6 @@ from tests.support.builders import read_tree, write_tree
 from tests.support.registry import REGISTRY, generate, small_app
 
 
-def test_install_brings_what_is_required_and_pins_it(tmp_path: Path) -> None:
-    app_dir = small_app(tmp_path, installed=False)
-    rows = packages.install_packages(app_dir, ["ours/tools"]).packages
-    assert [(row.package, row.version, row.state) for row in rows] == [
-        ("ours/base", "1.0.0", "installed"),
-        ("ours/tools", "1.2.0", "installed"),
-    ]
-    assert {locked.full_name: locked.digest for locked in app_dir.lock.packages} == {
-        row.package: row.digest for row in rows
-    }
-    assert (app_dir.root / "vendor/ours/tools@1.2.0/web/prototype.yaml").is_file()
-
-
 def two_versions(tmp_path: Path) -> AppDir:
     """Make an app with `tools` 2.0.0 installed from a registry that also offers 1.2.0."""
     app_dir = small_app(tmp_path, installed=False)
@@ -114,27 +101,6 @@ def test_what_is_broken_in_vendor_can_be_removed(tmp_path: Path, broken: str, wh
     assert AppDir(app_dir.root).app.packages == ()
     packages.install_packages(AppDir(app_dir.root), ["ours/tools"])
     AppDir(app_dir.root).prototype("web")
-
-
-def test_list_shows_offered_and_installed(tmp_path: Path) -> None:
-    app_dir = small_app(tmp_path, installed=False)
-    offered = packages.list_packages(app_dir).packages
-    assert [(row.package, row.version, row.installed) for row in offered] == [
-        ("ours/base", "1.0.0", ()),
-        ("ours/tools", "1.2.0", ()),
-    ]
-    assert packages.list_packages(app_dir, installed_only=True).packages == ()
-    packages.install_packages(app_dir, ["ours/tools"])
-    assert [row.installed for row in packages.list_packages(app_dir).packages] == [("1.0.0",), ("1.2.0",)]
-
-
-def test_installed_packages_need_no_registry(tmp_path: Path) -> None:
-    app_dir = small_app(tmp_path)
-    (tmp_path / "registry").rename(tmp_path / "gone")
-    assert len(packages.list_packages(app_dir, installed_only=True).packages) == 2
-    both = packages.list_packages(app_dir)
-    assert [row.package for row in both.packages] == ["ours/base", "ours/tools"]
-    assert "ours" in both.notes[0]
 
 
 def test_what_is_locked_is_restored_from_where_it_came_though_the_registry_leads_elsewhere(

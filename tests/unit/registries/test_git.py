@@ -297,6 +297,13 @@ def test_a_store_that_another_fetch_writes_to_is_not_waited_for(
             ("master", "kubeflow"),
             ("master/kubeflow", ""),
         ),
+        *(
+            (address, "https://ghe.example.org/o/r.git", ("main", "reg"), ("main/reg", ""))
+            for address in (
+                "https://ghe.example.org/o/r/tree/main/reg",
+                "ghe.example.org/o/r/blob/main/reg/registry.yaml",
+            )
+        ),
         ("https://github.com/o/r/tree/v1.0", "https://github.com/o/r.git", ("v1.0", ""), ("v1.0", "")),
         (
             "https://gitlab.com/group/sub/repo/-/tree/feature/x/packages",

@@ -28,22 +28,9 @@ class TestDirectory(RegistrySuite):
         return build
 
 
-def test_a_relative_address_starts_at_the_app_wherever_one_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_registry(tmp_path / "app" / "packages", plain())
-    monkeypatch.chdir("/")
-    assert "jobs" in opened("packages", protocol="directory", root=tmp_path / "app").index.packages
-
-
 def test_home_may_be_written_as_a_tilde() -> None:
     write_registry(Path.home() / "registry", plain())
     assert opened("~/registry", protocol="", root=Path("/")).index.packages
-
-
-def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RegistryError, match=r"no folder `\./nothing` for registry `own`"):
-        assert opened("./nothing", protocol="directory", root=tmp_path).index
 
 
 def test_a_revision_of_a_folder_is_refused_not_ignored(tmp_path: Path) -> None:
@@ -57,12 +44,6 @@ def test_a_revision_of_a_folder_is_refused_not_ignored(tmp_path: Path) -> None:
 def test_an_address_of_no_protocol_is_refused(address: str) -> None:
     with pytest.raises(RegistryError, match="is no address of a registry"):
         protocol_of(address)
-
-
-def test_an_unknown_protocol_tells_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(RegistryError) as caught:
-        opened(".", protocol="directry", root=tmp_path)
-    assert caught.value.hint == "did you mean `directory`?"
 
 
 # --- retired names answer without a network, and never hide what is installed ---
