@@ -305,10 +305,10 @@ class Requirements(Record):
     def scope(self, environment: str) -> dict[str, PackageRef]:
         """Give by full name what a scope asks for; of several versions of a package the usual one.
 
-        That is the requirement without an exact version: exact ones stand beside it.
+        That is the requirement without an exact version, else the first: other exact ones stand beside it.
         """
         usual: dict[str, PackageRef] = {}
-        for ref in sorted(self.app, key=lambda ref: not ref.is_exact):
+        for ref in sorted(reversed(self.app), key=lambda ref: not ref.is_exact):
             usual[ref.full_name] = ref
         return usual | {ref.full_name: ref for ref in self.environments.get(environment, ())}
 

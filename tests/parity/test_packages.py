@@ -57,9 +57,7 @@ def test_an_update_asks_for_no_secret_to_tell_what_renders(registry: Path, run: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["v1.2.0", "feature/x/y", "COMMIT", "1.3.0", "^1.2", "~1.3"])
-def test_p2_a_tag_branch_commit_version_or_range(
-    demo: Path, tmp_path: Path, run: Runner, version: str
-) -> None:
+def test_p2_tag_branch_commit_version_or_range(demo: Path, tmp_path: Path, run: Runner, version: str) -> None:
     need_git()
     folder = tmp_path / "registry"
     git(folder, "init", "--quiet")
@@ -88,8 +86,10 @@ def test_p3_what_is_installed_is_locked_and_comes_again_byte_for_byte(registry: 
     assert read_tree(root) == before
 
 
-def test_p5_versions_stand_side_by_side_in_either_order(registry: Path, run: Runner) -> None:
-    run.ok("pkg install ours/tools")
+@pytest.mark.parametrize("first", ["ours/tools", "ours/tools@2.0.0"])
+def test_p5_what_is_installed_beside_moves_no_component(registry: Path, run: Runner, first: str) -> None:
+    Path("app.yaml").write_text(Path("app.yaml").read_text().replace("ours/tools", first))
+    run.ok("pkg update")
     run.ok("pkg install ours/tools@1.2.0")
     assert [row[1] for row in installed(run) if row[0] == "ours/tools"] == ["1.2.0", "2.0.0"]
     run.ok("generate ours/tools@1.2.0/web old --image nginx")
@@ -361,18 +361,13 @@ def workers(demo: Path, tmp_path: Path, run: Runner) -> None:
         run.ok(line)
 
 
-def test_p12_a_preview_says_what_an_update_does_to_each_component_in_each_environment(
-    workers: None, run: Runner
-) -> None:
+def test_p12_a_preview_says_what_an_update_does_to_each_component(workers: None, run: Runner) -> None:
     before = read_tree(Path.cwd())
     preview = run("pkg update ours/workers --preview -o json").json
     assert read_tree(Path.cwd()) == before
+    names = ("component", "environment", "parameter", "kind")
     effects = {
-        (row["component"], row["environment"], row["parameter"], row["kind"]): (
-            row.get("before"),
-            row.get("after"),
-            row.get("origin", ""),
-        )
+        tuple(row[name] for name in names): (row.get("before"), row.get("after"), row.get("origin", ""))
         for row in preview["parameters"]
     }
     tuned, gke = "components/tuned.yaml", "environments/gke/params.yaml"
