@@ -422,9 +422,8 @@ def plan_promotion(
     """
     if source == target:
         raise UsageError(f"`{source}` cannot be promoted to itself", hint="mlstack promote FROM TO")
-    for word in only:
-        if word not in KINDS:
-            raise UsageError(f"`--only {word}` means nothing", hint=f"use {', '.join(KINDS)}")
+    if (word := next((word for word in only if word not in KINDS), None)) is not None:
+        raise UsageError(f"`--only {word}` means nothing", hint=f"use {', '.join(KINDS)}")
     kinds = {KINDS[word] for word in only or KINDS}
     app.environment(target)
     params = app.edited(layout.environment_params_file(target), "EnvironmentParams")
@@ -434,14 +433,13 @@ def plan_promotion(
     after = {}
     for change in changes:
         scope = ParamScope(component=change.component or None, environment=target)
-        after[app.edited_param(scope, (change.name,), params)[1]] = change.after
+        after[app.edited_param(scope, split_path(change.name), params)[1]] = change.after
     params.set_all(after)
-    if "version" in kinds and not components:
-        changes += _versions(app, source, target)
-        refs = {ref.full_name: ref for ref in app.environment_files(target).environment.packages}
-        moved = {**refs, **{ref.full_name: ref for ref in app.environment(source).packages}}
-        if any(change.kind == "version" for change in changes):
-            settings.set(("packages",), [str(ref) for ref in moved.values()])
+    if "version" in kinds and not components and (versions := [*_versions(app, source, target)]):
+        changes += versions
+        present = app.environment_files(target).environment.packages
+        moved = {ref.full_name: ref for ref in (*present, *app.environment(source).packages)}
+        settings.set(("packages",), [str(ref) for ref in moved.values()])
     edited = changed_texts([params, settings])
     return PromotionPlan(
         source=source,
@@ -467,43 +465,45 @@ def _values(
 ) -> tuple[list[Promotion], list[str]]:
     """Give the values that differ, for all components first, and what stays behind."""
     changes, notes = [], []
-    chain = app.environment_chain(source)
     declared = app.vendor.declared_params()
-    own = _merged([layer.values for files in chain for layer in files.for_all])
-    target_chain = app.environment_chain(target)
-    target_globals = _merged([layer.values for files in target_chain for layer in files.for_all])
-    for name, value in own.items() if not components else ():
-        is_secret, before = name in declared and declared[name].secret, target_globals.get(name)
-        if _IMAGE.search(name) and not is_secret and before != value:
+    chain, other = (app.environment_chain(name) for name in (source, target))
+    own = _leaves([layer.values for files in chain for layer in files.for_all])
+    others = _leaves([layer.values for files in other for layer in files.for_all])
+    for path, value in own.items() if not components else ():
+        name, param, before = join_path(path), declared.get(str(path[0])), others.get(path)
+        if _IMAGE.search(name) and not (param and param.secret) and before != value:
             changes.append(Promotion(kind="image", component="", name=name, before=before, after=value))
     for component in app.selected(app.environment(source), components):
         if not isinstance(component, Component):
             continue
-        prototype = app.prototype_of(component, source)
-        layers = [layer for files in chain for layer in files.for_component(component.full_name)]
+        prototype, owner = app.prototype_of(component, source), component.full_name
+        layers = [layer.values for files in chain for layer in files.for_component(owner)]
         spellings = spelling_table(prototype.params)
-        own = _merged(
-            [{spellings.get(name, name): layer.values[name] for name in layer.values} for layer in layers]
-        )
-        source_values, target_values = (app.resolve(component, name).values for name in (source, target))
-        for name, value in own.items():
-            param = prototype.param(name)
-            if param.secret:
-                notes.append(f"`{component.full_name}.{name}` is secret and stays as it is in `{target}`")
-            elif source_values.get(name) != (before := target_values.get(name)):
-                kind: PromotionKind = "image" if _IMAGE.search(param.name) else "param"
-                owner = component.full_name
+        own = _leaves([{spellings.get(name, name): layer[name] for name in layer} for layer in layers])
+        values, target_values = (app.resolve(component, name).values for name in (source, target))
+        for path, value in own.items():
+            name, before = join_path(path), at(target_values, path)
+            if prototype.param(str(path[0])).secret:
+                notes.append(f"`{owner}.{name}` is secret and stays as it is in `{target}`")
+            elif not same(at(values, path), before):
+                kind: PromotionKind = "image" if _IMAGE.search(name) else "param"
                 changes.append(Promotion(kind=kind, component=owner, name=name, before=before, after=value))
     return changes, notes
 
 
-def _merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Lay the values of layers over each other; null stays, as it takes away what lower ones say."""
-    values: dict[str, Any] = {}
-    for layer in layers:
-        for name, value in layer.items():
-            values[name] = merge(values.get(name), value)
-    return values
+def _leaves(layers: Sequence[Mapping[str, Any]]) -> dict[KeyPath, Any]:
+    """Lay layers over each other, and give what they set inside of maps; null takes away what is lower."""
+    leaves: dict[KeyPath, Any] = {}
+    for path, value in (leaf for layer in layers for leaf in _inside(layer)):
+        apart = (old for old in leaves if old[: len(path)] != path and path[: len(old)] != old)
+        leaves = {old: leaves[old] for old in apart} | {path: value}
+    return leaves
+
+
+def _inside(layer: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    for key, value in layer.items():
+        here = (*path, key)
+        yield from _inside(value, here) if isinstance(value, Mapping) else [(here, value)]
 
 
 def promote(

@@ -94,6 +94,15 @@ def test_values_change_and_every_other_byte_stays(app: Path, run: Runner) -> Non
     assert again.out == "nothing to promote: `minikube` has what `gke` sets\n"
 
 
+def test_keys_of_a_map_are_promoted_one_by_one(app: Path, run: Runner) -> None:
+    run.play("param set web tags.old x\nparam set --env minikube web tags.own mine")
+    run.play("param set --env gke web tags.team ml\nparam set --env gke web tags.old null")
+    ran = run("promote gke minikube --yes --allow-not-ready --only params -o name")
+    assert ran.out.split() == ["web.replicas", "web.tags.team", "web.tags.old"]
+    text = (app / "environments/minikube/params.yaml").read_text()
+    assert text.endswith("    tags:\n      own: mine\n      team: ml\n      old: null\n")
+
+
 @pytest.mark.parametrize(
     ("words", "names"),
     [
