@@ -122,7 +122,8 @@ class Loader:
                 objects, notes = self._charted(component, prototype, prototype.chart, resolved)
             else:
                 namespace = str(resolved.values.get("namespace") or namespace)
-                variables = self._variables(component, resolved, namespace)
+                names = (self.app.app.name, component.module, component.name)
+                variables = template_variables(resolved.values, names, self.environment, namespace)
                 objects, remarks = self._templated(prototype, variables, name)
                 notes = [f"{name}: {remark}" for remark in remarks]
         except TemplateRefusedError as error:
@@ -232,21 +233,6 @@ class Loader:
             uses_programs=isinstance(component, Kustomization),
         )
 
-    def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:
-        environment = self.environment
-        return {
-            "params": dict(resolved.values),
-            "name": resolved.values.get("name") or component.name,
-            "component": {"name": component.name, "module": component.module},
-            "namespace": namespace,
-            "app": {"name": self.app.app.name},
-            "env": {
-                "name": environment.name,
-                "namespace": environment.namespace,
-                "context": environment.context,
-            },
-        }
-
     def _templated(
         self, prototype: Prototype, variables: Mapping[str, Any], component: str
     ) -> tuple[list[KubeObject], Sequence[str]]:
@@ -279,10 +265,8 @@ class Loader:
         try:
             documents = read.read_documents(text, source=file, with_positions=self._locate)
         except YamlError as error:
-            rendered_line = (error.where or "").rpartition(":")[2]
-            origin = None
-            if rendered_line.isdigit():
-                origin = _place_of_line(rendering, template)(int(rendered_line))
+            line = (error.where or "").rpartition(":")[2]
+            origin = _place_of_line(rendering, template)(int(line)) if line.isdigit() else None
             where = file if origin is None else f"{origin.file}:{origin.line}"
             message = f"the template renders no sound YAML: {error.message}"
             raise YamlError(message, where=where, hint=error.hint) from error
@@ -293,12 +277,12 @@ class Loader:
         self, documents: Iterable[read.Document], component: str, file: str, place_of: PlaceOf | None
     ) -> Iterator[KubeObject]:
         """Give the objects of documents; a List gives its items."""
-        source = Source(component=component, file=file)
+        whole = source = Source(component=component, file=file)
         for document in documents:
             masking.note_object(document.value)
             for path, data in unpacked(document.value):
                 if place_of is not None:
-                    source = _located(document, path, place_of, component, file, every_part=self._locate)
+                    source = _located(document, path, place_of, whole, every_part=self._locate)
                 check_object(data, source.at)
                 yield KubeObject(data=data, component=component, source=source)
 
@@ -307,7 +291,7 @@ class Loader:
         documents = self.app.patches(self.environment.name, component) if self.environment.file else ()
         if not documents:
             return tuple(objects)
-        from mlstack.render.patches import patched, read_patch
+        from mlstack.render.patches import patched, placed, read_patch
 
         patches = [
             read_patch(
@@ -322,8 +306,10 @@ class Loader:
         for obj, data in zip(objects, changed, strict=True):
             if data is None:
                 continue
-            over = {path: at for p in patches if p.matches(obj.data) for path, at in p.places.items()}
-            source = obj.source and replace(obj.source, places={**obj.source.places, **over})
+            source = obj.source
+            if source is not None and self._locate:
+                places = placed(obj.data, source.places, patches, self._schema_of)
+                source = replace(source, places=places)
             masking.note_object(data)
             if source is not None and data is not obj.data:
                 check_object(data, source.at)
@@ -348,15 +334,28 @@ class Loader:
         return None, None
 
 
+def template_variables(
+    params: Mapping[str, Any], names: tuple[str, str, str], environment: Environment, namespace: str
+) -> dict[str, Any]:
+    """Give what templates can ask for; `names` are those of the app, the module and the component."""
+    app, module, component = names
+    return {
+        "params": dict(params),
+        "name": params.get("name") or component,
+        "component": {"name": component, "module": module},
+        "namespace": namespace,
+        "app": {"name": app},
+        "env": {name: getattr(environment, name) for name in ("name", "namespace", "context")},
+    }
+
+
 def _remembered(
     known: Render, component: str, files: Mapping[str, str]
 ) -> tuple[list[KubeObject], Sequence[str]]:
     """Give the objects and notes of an earlier render; `files` are those of its templates, for messages."""
     sources = {name: Source(component=component, file=file) for name, file in files.items()}
-    contents = known.objects
-    return [
-        KubeObject(data=d, component=component, source=sources[name]) for name, d in contents
-    ], known.notes
+    objects = [KubeObject(data=d, component=component, source=sources[name]) for name, d in known.objects]
+    return objects, known.notes
 
 
 def _place_of_line(rendering: Rendering, template: str) -> PlaceOf:
@@ -366,13 +365,7 @@ def _place_of_line(rendering: Rendering, template: str) -> PlaceOf:
 
 
 def _located(
-    document: read.Document,
-    path: KeyPath,
-    place_of: PlaceOf,
-    component: str,
-    file: str,
-    *,
-    every_part: bool,
+    document: read.Document, path: KeyPath, place_of: PlaceOf, source: Source, *, every_part: bool
 ) -> Source:
     first = place_of(document.position(path).line if document.positions else document.line)
     parts = {
@@ -380,12 +373,9 @@ def _located(
         for part, position in (document.positions.items() if every_part else ())
         if part[: len(path)] == path
     }
-    return Source(
-        component=component,
-        file=first.file if first else file,
-        line=first.line if first else None,
-        places={part: f"{place.file}:{place.line}" for part, place in parts.items() if place is not None},
-    )
+    places = {part: f"{place.file}:{place.line}" for part, place in parts.items() if place is not None}
+    file, line = (first.file, first.line) if first else (source.file, None)
+    return replace(source, file=file, line=line, places=places)
 
 
 @contextmanager

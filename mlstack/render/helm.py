@@ -152,10 +152,8 @@ def _refuse(error: ProgramError, chart: Chart, place: Path) -> NoReturn:
         raise RegistryError(f"helm did not render the chart: {error.message}", hint=error.hint) from error
     text = re.sub(r"^`helm template` failed: (.*?\bError: )?", "", error.message, flags=re.DOTALL)
     text = text.replace("; Use --debug flag to render out invalid YAML", "").replace(f"{place}/", "")
-    where = None
-    places = [match for match in _PLACE.finditer(text) if "/" in match["file"]]
-    if places:  # the last is where it happened, others include it
-        where = f"{chart.folder}/{places[-1]['file'].partition('/')[2]}:{places[-1]['line']}"
+    last = [match for match in _PLACE.finditer(text) if "/" in match["file"]][-1:]  # others include it
+    where = next((f"{chart.folder}/{at['file'].partition('/')[2]}:{at['line']}" for at in last), None)
     refused = re.match(r"execution error at \([^)]*\): (.*)", text, re.DOTALL)
     if refused:
         raise TemplateRefusedError(f"the chart says: {refused[1]}", where=where) from error

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any, NoReturn
 
 from mlstack.app.document import kind_of
-from mlstack.app.params import merge
+from mlstack.app.params import at, merge
 from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
@@ -80,16 +80,18 @@ def read_patch(value: Any, *, where: str, places: Mapping[KeyPath, str] | None =
 
 
 def _places(change: Any, places: Mapping[KeyPath, str]) -> dict[KeyPath, str]:
-    """Give the places of what a change sets, by the path in the object."""
-    if isinstance(change, list):
-        pointers = ((index, operation.get("path", "")) for index, operation in enumerate(change))
-        return {
-            tuple(int(part) if part.isdigit() else part for part in _pointer(text)): places[("patch", index)]
-            for index, text in pointers
-            if ("patch", index) in places
-        }
+    """Give the places of what a change sets, by the path in it; of an operation by that in the object."""
     inside = {path[1:]: place for path, place in places.items() if path[:1] == ("patch",)}
-    return {path: place for path, place in inside.items() if all(isinstance(part, str) for part in path)}
+    if not isinstance(change, list):
+        return inside
+    result: dict[KeyPath, str] = {}
+    for number, operation in enumerate(change):
+        if operation["op"] not in ("remove", "test"):
+            target = [int(part) if part.isdigit() else part for part in _pointer(operation.get("path", ""))]
+            target = [part for part in target if part != "-"]  # the list alone leads to who lengthened it
+            own = {path: place for path, place in inside.items() if path[:1] == (number,)}
+            result |= {(*target, *path[2:]): own[path] for path in own if path[1:2] in ((), ("value",))}
+    return result
 
 
 def _pointer(text: str) -> list[str]:
@@ -117,6 +119,43 @@ def patched(
     return result
 
 
+def placed(
+    data: Mapping[str, Any], places: Mapping[KeyPath, str], patches: Sequence[Patch], schema_of: SchemaOf
+) -> Mapping[KeyPath, str]:
+    """Give the `file:line` of each part that an object has under patches; items of lists may have moved."""
+    for patch in (patch for patch in patches if patch.matches(data)):
+        after = _changed(data, patch, schema_of)
+        kept = {new: places[old] for old, new in _followed(data, after) if old in places}
+        own = [(path, path) for path in patch.places]
+        if patch.type != "json":  # a map that it changes in part is not its own
+            led = ((old, new) for old, new in _followed(patch.change, after) if old in patch.places)
+            own = [(old, new) for old, new in led if same(at(patch.change, old), at(after, new))]
+        places = kept | {new: patch.places[old] for old, new in own}
+        data = after
+    return places
+
+
+def _followed(
+    part: Any, whole: Any, old: KeyPath = (), new: KeyPath = ()
+) -> Iterator[tuple[KeyPath, KeyPath]]:
+    """Give the paths in a value, and where they lead in what was made of it; lists are matched by content."""
+    yield old, new
+    for step, inner in items_of(part):
+        target = step
+        if isinstance(whole, list):
+            named = {"name": inner["name"]} if isinstance(inner, Mapping) and "name" in inner else inner
+            alike = (n for wish in (inner, named) for n, item in enumerate(whole) if _holds(item, wish))
+            target = next(alike, len(whole))
+        if (there := at(whole, (target,))) is not None:
+            yield from _followed(inner, there, (*old, step), (*new, target))
+
+
+def _holds(value: Any, part: Any) -> bool:
+    if isinstance(part, Mapping) and isinstance(value, Mapping):
+        return all(_holds(value.get(key), part[key]) for key in part if not str(key).startswith("$"))
+    return (isinstance(part, list) and isinstance(value, list)) or same(value, part)
+
+
 def _no_object(patch: Patch, objects: Sequence[Mapping[str, Any]], earlier: Sequence[Patch]) -> NotFoundError:
     target = f"{patch.target['kind']} {patch.target.get('name') or ''}".rstrip()
     rendered = [data for data in objects if patch.matches(data)]
@@ -136,7 +175,8 @@ def _changed(data: Mapping[str, Any], patch: Patch, schema_of: SchemaOf) -> Mapp
             changed = json_patch(data, patch.change)
         except PatchFault as fault:
             message = f"the JSON patch does not fit {_identity(data)}: {fault}"
-            hint = f"mlstack render ENV -c COMPONENT shows what it is laid over; {_HINT}"
+            path = "a path is a JSON pointer: /spec/replicas, /metadata/annotations/a~1b"
+            hint = f"mlstack render ENV -c COMPONENT shows what it is laid over; {path}"
             raise ConfigError(message, where=patch.where, hint=hint) from fault
     elif patch.type == "strategic":
         schema, schemas = schema_of(data)
@@ -158,9 +198,6 @@ def _refuse_directives(patch: Patch, change: Any, path: KeyPath = ()) -> None:
             hint = "a document of `kind: Patch` with `target`, `type: strategic` and `patch` has them"
             raise ConfigError(message, where=patch.where, hint=f"{hint}: mlstack schema Patch")
         _refuse_directives(patch, value, (*path, key))
-
-
-_HINT = "a path is a JSON pointer: /spec/replicas, /metadata/annotations/a~1b"
 
 
 def _identity(data: Mapping[str, Any]) -> str:
@@ -238,8 +275,7 @@ class _Strategic:
         return {**resolved, **{name: value for name, value in inner.items() if name != "$ref"}}
 
     def _list(self, lower: list[Any], upper: list[Any], schema: Schema | None, path: KeyPath) -> list[Any]:
-        is_whole = any(isinstance(item, Mapping) and item.get(_DIRECTIVE) == "replace" for item in upper)
-        if is_whole:
+        if any(isinstance(item, Mapping) and item.get(_DIRECTIVE) == "replace" for item in upper):
             return [item for item in upper if not (isinstance(item, Mapping) and _DIRECTIVE in item)]
         keys = self._keys(lower, upper, schema, path)
         if keys is None:
@@ -266,8 +302,7 @@ class _Strategic:
         self, lower: list[Any], upper: list[Any], schema: Schema | None, path: KeyPath
     ) -> tuple[str, ...] | None:
         """Give the keys of a list's items, none for a set of values; None for a list that is replaced."""
-        named = self._patch.merge_keys.get(".".join(map(str, path)))
-        if named:
+        if named := self._patch.merge_keys.get(".".join(map(str, path))):
             return (named,)
         if schema is not None and "x-kubernetes-list-type" in schema:
             kind = list_type_of(schema)
@@ -358,14 +393,10 @@ def object_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Mapping
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Give the JSON merge patch that leads from one map to another; empty if they are equal."""
     patch: dict[str, Any] = {}
-    for key in (*before, *(key for key in after if key not in before)):
-        if key not in after:
-            patch[key] = None
-        elif key not in before:
-            patch[key] = after[key]
-        elif not same(before[key], after[key]):
-            old, new = before[key], after[key]
-            patch[key] = (
-                difference(old, new) if isinstance(old, Mapping) and isinstance(new, Mapping) else new
-            )
+    for key in {**before, **after}:
+        old, new = before.get(key, MISSING), after.get(key)
+        if key not in after or not same(old, new):
+            if isinstance(old, Mapping) and isinstance(new, Mapping):
+                new = difference(old, new)
+            patch[key] = new
     return patch

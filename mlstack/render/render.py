@@ -50,11 +50,9 @@ def place(
         check_namespace(namespace)
     used = replace(own, context=context or own.context, namespace=namespace or own.namespace)
     if not used.context:
-        raise ConfigError(
-            f"environment `{environment}` names no kubectl context",
-            where=own.file or None,
-            hint=f"mlstack env set {environment} --context CONTEXT",
-        )
+        hint = f"mlstack env set {environment} --context CONTEXT"
+        message = f"environment `{environment}` names no kubectl context"
+        raise ConfigError(message, where=own.file or None, hint=hint)
     return used
 
 
@@ -264,13 +262,9 @@ class Metadata(Record):
 
 def added(app: App, environment: Environment) -> Metadata:
     """Give what app and environment add; the environment wins, null takes the app's away."""
-
-    def laid(name: str) -> dict[str, str]:
-        both = {**getattr(app, name), **getattr(environment, name)}
-        return {key: value for key, value in both.items() if value is not None}
-
     names = ("labels", "annotations", "pod_labels", "pod_annotations")
-    return Metadata(**{name: laid(name) for name in names})
+    both = {name: {**getattr(app, name), **getattr(environment, name)} for name in names}
+    return Metadata(**kube_object.without_nulls(both))
 
 
 def with_added(data: Mapping[str, Any], more: Metadata) -> Mapping[str, Any]:
@@ -341,9 +335,8 @@ def _restarts(obj: KubeObject) -> bool:
 
 
 def _digest(config: KubeObject, salt: str) -> str:
-    content = {
-        name: config.data[name] for name in ("data", "binaryData", "stringData") if name in config.data
-    }
+    names = ("data", "binaryData", "stringData")
+    content = {name: config.data[name] for name in names if name in config.data}
     text = json.dumps(content, sort_keys=True).encode()
     if not is_secret(config.data):
         return hashlib.sha256(text).hexdigest()

@@ -219,13 +219,9 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def _finalized(self, value: Any) -> str:
         """Write what an expression gave."""
-        if value.__class__ is str or value.__class__ is int:  # as most are
-            return write.to_flow(value)
         if isinstance(value, Raw):
             return value
-        if isinstance(value, jinja2.Undefined):
-            return str(value)  # raises
-        return write.to_flow(value)
+        return str(value) if isinstance(value, jinja2.Undefined) else write.to_flow(value)  # the first raises
 
     def _limited(self, name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Make a filter that is bounded."""

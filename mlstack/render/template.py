@@ -269,18 +269,15 @@ class Libraries:
         key = name, frozenset((name, id(value)) for name, value in added)
         if comparable and key in self._modules:
             return self._modules[key][0]
-        module = self._made(make)
+        frame, self.frame = self.frame, next(self._numbers)
+        try:
+            module = make()
+        finally:
+            self.frame = frame
         if comparable and self._shares:
             # The values are kept, so that no other object gets the identity of one of them.
             self._modules[key] = module, tuple(value for _, value in added)
         return module
-
-    def _made(self, make: Callable[[], Any]) -> Any:
-        frame, self.frame = self.frame, next(self._numbers)
-        try:
-            return make()
-        finally:
-            self.frame = frame
 
     def written(self, frame: int) -> None:
         """Note that a state was written which the template `frame` made."""
@@ -435,7 +432,6 @@ class Rendering:
         return text, places if is_same else [None] * len(lines)
 
 
-_CODE = "counted"  # names what compiled templates expect of their environment
 # marshal makes gigabytes of a few odd bytes: it reads only what we wrote
 _CODE_MARK = b"code of a template\0"
 
@@ -443,7 +439,8 @@ _CODE_MARK = b"code of a template\0"
 def _code_key(text: str, name: str, source: str) -> str:
     from mlstack.render import sandbox
 
-    versions = (__version__, _CODE, sandbox.JINJA, sys.implementation.cache_tag, str(sys.hexversion))
+    expects = "counted"  # of the environment
+    versions = (__version__, expects, sandbox.JINJA, sys.implementation.cache_tag, str(sys.hexversion))
     parts = "\0".join((*versions, name, source, text))
     return "template:" + hashlib.blake2b(parts.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 from mlstack.app import document, files, schema
 from mlstack.app.document import join_path, schema_types
+from mlstack.app.environment import Environment
 from mlstack.app.params import Declared, Layer, Resolved, at
 from mlstack.app.prototype import Example, Param, Prototype
 from mlstack.disk_cache import ByteStore
 from mlstack.errors import ConfigError, MlstackError, ParamError, TemplateRefusedError
 from mlstack.objects.kube_object import KubeObject, Source
-from mlstack.render.component import check_object, unpacked
+from mlstack.render.component import check_object, template_variables, unpacked
 from mlstack.render.render import other_values
 from mlstack.render.template import Engine, Renderer
 from mlstack.yaml import read
@@ -58,15 +59,10 @@ class PrototypeTrial:
         resolved = self.resolved(_preset_values(self.prototype, example), *layers)
         name = str(resolved.values.get("name") or self.prototype.name)
         own = (example.namespace if example else "") or "default"
-        environment = (example.environment if example else "") or "test"
-        variables = {
-            "params": dict(resolved.values),
-            "name": name,
-            "component": {"name": name, "module": ""},
-            "namespace": str(resolved.values.get("namespace") or own),
-            "app": {"name": "test"},
-            "env": {"name": environment, "namespace": own, "context": environment},
-        }
+        place = (example.environment if example else "") or "test"
+        environment = Environment(name=place, namespace=own, context=place)
+        namespace = str(resolved.values.get("namespace") or own)
+        variables = template_variables(resolved.values, ("test", "", name), environment, namespace)
         rendering = self._renderer.rendering(variables)
         objects = []
         for template in self._renderer.names:
@@ -423,9 +419,8 @@ def _is_same_text(harmless: str, hostile: str, swaps: Mapping[str, str]) -> bool
         lambda text: text.replace("\\", "\\\\").replace('"', '\\"'),
         lambda text: shlex.quote(f"x{text}")[1:].removeprefix("x").removesuffix("'"),
     )
-    if any(
-        _swapped(harmless, {t: escape(text) for t, text in swaps.items()}) == hostile for escape in escapes
-    ):
+    escaped = ({token: escape(text) for token, text in swaps.items()} for escape in escapes)
+    if any(_swapped(harmless, texts) == hostile for texts in escaped):
         return True
     try:
         return not _difference(json.loads(harmless), json.loads(hostile), swaps, ())

@@ -299,7 +299,7 @@ def test_plug_ins_are_asked_as_kubectl_asks_them(
     assert plugin.asked[0] == plugin.asked[1]
 
 
-def test_a_refused_token_is_renewed_and_the_request_sent_again(minikube: TestCluster, tmp_path: Path) -> None:
+def test_a_refused_token_is_renewed_and_the_request_sent_anew(minikube: TestCluster, tmp_path: Path) -> None:
     answers = plugins.token("wrong"), plugins.token(minikube.admin.token)
     plugin = plugins.make(tmp_path / "bin", *answers)
     file = tmp_path / "config"

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
 
@@ -95,14 +97,35 @@ def test_secrets_stay_secret_and_wrong_names_lead_on(app: Path, run: Runner) -> 
     assert (wrong.code, "`data` has no `colour`" in wrong.err) == (4, True)
 
 
-def test_items_are_named_by_place_or_name(app: Path, run: Runner) -> None:
-    manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
-    manifest += "spec:\n  containers:\n  - name: main\n    image: nginx\n"
-    write_tree(app, {"components/pod.yaml": manifest})
-    for field in ("spec.containers[0].image", "spec.containers[main].image"):
-        result = run(f"explain pod/p {field} --env gke -o json").json
-        assert (result["value"], result["origin"]) == ("nginx", "manifest")
-        assert result["where"] == "components/pod.yaml:7"
+STRATEGIC = "type: strategic\npatch: {spec: {containers: [{name: new}, {name: side, env: [{name: A}]}]}}\n"
+JSON = """\
+type: json
+patch:
+- {op: add, path: /spec/containers/0, value: {name: new, image: x}}
+- {op: add, path: /spec/containers/1/args/-, value: c}
+- {op: remove, path: /spec/containers/1/args/0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("patch", "lines"),
+    [
+        (STRATEGIC, {"new].name": 5, "side].env[A].name": 5, "side].image": -12, "main].args[0]": -10}),
+        (JSON, {"new].image": 6, "main].args[1]": 7, "main].args[0]": -11, "main].image": -7}),
+        ("", {"main].image": -7, "0].image": -7}),
+    ],
+)
+def test_items_of_lists_lead_to_who_wrote_them(
+    app: Path, run: Runner, patch: str, lines: dict[str, int]
+) -> None:
+    manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: main\n"
+    manifest += "    image: nginx\n    args:\n\n    - a\n    - b\n  - {name: side, image: busybox}\n"
+    head = "apiVersion: mlstack.dev/v1\nkind: Patch\ntarget: {kind: Pod}\n" if patch else ""
+    write_tree(app, {"components/pod.yaml": manifest, "environments/gke/patches/pod.yaml": head + patch})
+    for field, line in lines.items():  # those of the manifest are below zero
+        file = "environments/gke/patches" if line > 0 else "components"
+        result = run(f"explain pod/p spec.containers[{field} --env gke -o json").json
+        assert (field, result["where"]) == (field, f"{file}/pod.yaml:{abs(line)}")
 
 
 def test_m19_a_place_inside_a_value_reports_its_own_chain(app: Path, run: Runner) -> None:

@@ -78,9 +78,7 @@ def built(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tools")
-def test_c25_a_chart_becomes_a_manifest_with_patches_and_proof(
-    run: Runner, app: Path, tmp_path: Path
-) -> None:
+def test_c25_charts_become_manifests_with_patches_and_proof(run: Runner, app: Path, tmp_path: Path) -> None:
     chart = write_tree(tmp_path / "chart", PLATFORM)
     run.ok("env add dev --offline -n ml")
     run.ok("env add prod --offline -n ml")

@@ -122,9 +122,7 @@ def test_m10_comments_and_order_are_kept(demo: Path, run: Runner) -> None:
         ("param set front replicas 2 --env gek", "gke"),
     ],
 )
-def test_m11_unknown_names_are_refused_with_the_nearest(
-    demo: Path, run: Runner, line: str, near: str
-) -> None:
+def test_m11_unknown_names_lead_to_the_nearest(demo: Path, run: Runner, line: str, near: str) -> None:
     before = read_tree(demo)
     refused = run(line)
     assert (refused.code, f"did you mean `{near}`?" in refused.err, read_tree(demo)) == (4, True, before)

@@ -213,9 +213,7 @@ def test_peers_42_an_environment_deploys_a_part_of_the_app(demo: Path, run: Runn
     assert run.ok("render minikube -o name").count("ConfigMap") == 2
 
 
-def test_peers_116_manifests_become_a_package_with_parameters(
-    demo: Path, tmp_path: Path, run: Runner
-) -> None:
+def test_peers_116_manifests_become_packages_with_parameters(demo: Path, tmp_path: Path, run: Runner) -> None:
     write_tree(tmp_path, {"shop.yaml": to_yaml(deployment("shop", image="nginx:1"))})
     run.ok("prototype new shop --from ../shop.yaml --package ../registry/shop")
     run.ok("registry index ../registry")

@@ -113,9 +113,7 @@ def test_m17_what_the_environment_sets_alone(app: Path, run: Runner) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
-def test_m5_an_item_of_a_list_is_set_and_taken_back_at_every_level(
-    app: Path, run: Runner, level: str
-) -> None:
+def test_m5_an_item_of_a_list_is_set_and_taken_back_at_each_level(app: Path, run: Runner, level: str) -> None:
     before = read_tree(app)
     assert run(f"param set {level} args '[a, b, c]'").code == 0
     whole = read_tree(app)

@@ -98,9 +98,7 @@ KSONNET = "apiVersion: 0.1.0\nkind: ksonnet.io/app\nname: old\nenvironments: {}\
 
 @pytest.mark.parametrize("line", (*EDITS, *READS, *OTHERS))
 @pytest.mark.parametrize("owner", ["ksonnet", "a newer mlstack"])
-def test_every_command_leaves_it_alone(
-    tmp_path: Path, run: Runner, root: Path, owner: str, line: str
-) -> None:
+def test_each_command_leaves_it_alone(tmp_path: Path, run: Runner, root: Path, owner: str, line: str) -> None:
     run.ok("render prod")
     own = (root / "app.yaml").read_text().replace("mlstack.dev/v1", "mlstack.dev/v2")
     (root / "app.yaml").write_text(KSONNET if owner == "ksonnet" else own)

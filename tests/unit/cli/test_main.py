@@ -61,9 +61,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Fails:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
-def test_every_failure_has_its_exit_code(
-    run: Runner, failing: Fails, error: BaseException, code: int
-) -> None:
+def test_each_failure_has_its_exit_code(run: Runner, failing: Fails, error: BaseException, code: int) -> None:
     failing(error)
     ran = run("version")
     assert (ran.code, ran.out, "Traceback" in ran.err) == (code, "", False)

@@ -191,16 +191,12 @@ AGREED = {
 
 @BOTH
 @pytest.mark.parametrize(("load", "snapshot", "expected"), AGREED.values(), ids=AGREED.keys())
-def test_both_agree_with_the_rules(
-    policy: Policy, load: int, snapshot: Snapshot, expected: list[int]
-) -> None:
+def test_both_agree_with_rules(policy: Policy, load: int, snapshot: Snapshot, expected: list[int]) -> None:
     assert targets(policy, snapshot, load=load) == expected
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(edl, 3), (edl_v010, 60)], ids=["edl", "edl-v010"])
-def test_one_node_with_room_means_room_everywhere_in_the_original_alone(
-    policy: Policy, expected: int
-) -> None:
+def test_one_node_with_room_means_room_everywhere_in_the_original(policy: Policy, expected: int) -> None:
     """99 nodes have 4.9 idle cores and one has 5.0: the original plans 58 more trainers of 5 cores."""
     nodes = (*[request(16.9, 99)] * 99, request(17, 99), request(12, 99))
     snapshot = cluster(job("a", 2, least=2, most=60, node="n100", trainer=request(5)), nodes=nodes)

@@ -253,9 +253,7 @@ def test_a_kind_we_define_ourselves_is_known_before_discovery_shows_it(served: S
     ],
     ids=["name", "namespace", "nan"],
 )
-def test_an_object_that_cannot_be_addressed_is_not_sent(
-    served: Serve, obj: dict[str, Any], text: str
-) -> None:
+def test_objects_that_cannot_be_addressed_are_not_sent(served: Serve, obj: dict[str, Any], text: str) -> None:
     api, cluster = served(always(Answer(body={})))
     with pytest.raises(InvalidError, match=text):
         cluster.apply(obj)

@@ -86,9 +86,7 @@ def test_what_has_expired_is_renewed_once_and_kept(
     assert settings_of(config) == {**before, "id-token": provider.token(1), "refresh-token": "refresh-2"}
 
 
-def test_a_refused_token_is_renewed_and_the_request_sent_again(
-    tmp_path: Path, provider: FakeProvider
-) -> None:
+def test_a_refused_token_is_renewed_and_the_request_sent_anew(tmp_path: Path, provider: FakeProvider) -> None:
     with serve(only(provider.token(1))).running() as api:
         config = kubeconfig(tmp_path, api.url, user=provider.user(id_token(expires_s=LATER_S)))
         assert connect("test", kubeconfig=config).get(REF) == MAP

@@ -378,9 +378,7 @@ def test_a_number_that_the_object_says_is_ours_is_not_handed_over(stack: Stack, 
     assert get(clusters, WEB)["spec"]["replicas"] == 3
 
 
-def test_an_autoscaler_that_was_there_before_gets_the_number_at_once(
-    stack: Stack, clusters: Clusters
-) -> None:
+def test_an_autoscaler_that_was_there_gets_the_number_at_once(stack: Stack, clusters: Clusters) -> None:
     clusters["minikube"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
     clusters["minikube"].create({**autoscaler(), "metadata": {"name": "theirs", "namespace": "ml"}})
     stack.write("a", deployment(replicas=2))

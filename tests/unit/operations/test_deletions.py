@@ -247,9 +247,7 @@ def test_an_environment_whose_namespace_goes_does_not_work(stuck: Stack, cluster
     assert result.notes == ("namespace `ml` is terminating, and all that it holds goes with it: held by x/y",)
 
 
-def test_who_may_not_watch_asks(
-    stuck: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_cannot_watch_asks(stuck: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def watch(*words: Any, **options: Any) -> Any:
         raise ForbiddenError("no right to watch", why="rights")
 

@@ -122,9 +122,7 @@ def test_a_claim_that_grew_keeps_its_size_and_it_is_said(stack: Stack, clusters:
     assert stack.notes[0].startswith("PersistentVolumeClaim ml/data stays as it is")
 
 
-def test_a_component_applied_alone_leaves_the_others_in_the_revision(
-    stack: Stack, clusters: Clusters
-) -> None:
+def test_a_component_applied_alone_leaves_others_in_the_revision(stack: Stack, clusters: Clusters) -> None:
     stack.write("a", config_map(a="1"))
     stack.deploy("b", config_map("other", b="1"))
     stack.write("b", config_map("other", b="2"))

@@ -85,9 +85,7 @@ def test_a_component_and_an_object_have_timeouts_of_their_own(still: Watched) ->
 
 
 @pytest.mark.parametrize("annotations", [{"timeout": "1h"}, {}], ids=["object", "component"])
-def test_the_timeout_of_the_run_bounds_what_the_files_say(
-    still: Watched, annotations: dict[str, str]
-) -> None:
+def test_the_timeout_of_the_run_bounds_what_files_say(still: Watched, annotations: dict[str, str]) -> None:
     own = still.apply(annotated(deployment("own"), **annotations))
     with pytest.raises(NotReadyError):
         still.wait(own, timeout_s=20, component_s={"a": 3600})

@@ -10,7 +10,8 @@ import pytest
 
 from mlstack.app.app_dir import AppDir
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError
-from mlstack.render import render
+from mlstack.render import patches, render
+from mlstack.render.patches import read_patch
 from tests.support.builders import MINIMAL_APP, write_tree
 
 WEB = """\
@@ -189,6 +190,14 @@ def test_what_does_not_fit_is_refused_with_its_place(
         patch(root, "Deployment", text)
     assert message in caught.value.message
     assert "environments/dev/patches/web.yaml:" in f"{caught.value.where} {caught.value.message}"
+
+
+def test_a_patch_has_what_it_writes_and_nothing_beside_it() -> None:
+    places: dict[Any, str] = {("spec",): "p:3", ("spec", "a"): "p:4", ("spec", "new"): "p:5"}
+    target = {"apiVersion": "a/v1", "kind": "K", "metadata": {"name": "k"}}
+    patch = read_patch({**target, "spec": {"a": 1, "new": {"c": 2}}}, where="p:1", places=places)
+    placed = patches.placed({**target, "spec": {"b": 3}}, {}, [patch], lambda _: (None, None))
+    assert placed == {("spec", "a"): "p:4", ("spec", "new"): "p:5"}
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,7 @@ def test_jobs_are_whole_and_share_evenly(events: list[ScenarioEvent]) -> None:
     ],
     ids=["killed", "deaf"],
 )
-def test_a_controller_that_is_disturbed_comes_to_the_same(
-    calm: list[int], disturbance: ScenarioEvent
-) -> None:
+def test_a_disturbed_controller_comes_to_the_same(calm: list[int], disturbance: ScenarioEvent) -> None:
     assert sorted(at_end(run(disturbance))) == sorted(calm)
 
 
