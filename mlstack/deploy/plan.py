@@ -228,11 +228,12 @@ def record(
 
     One that was interrupted writes one whatever it had done. A run that waited and found all as wanted writes
     one too where the newest says something else: a run before it was killed before it could, or what it wrote
-    works by now. A delete takes components out; if it was interrupted, they do not work.
+    works by now. A delete takes components out; if it did not end well, they do not work.
     """
     changes, state = plan.changes, plan.resolved.state
-    changed = plan.deletes or any(event.kind in CHANGING | {"terminating"} for event in outcomes.values())
-    changed = changed or (isinstance(error, KeyboardInterrupt) and bool(changes.visible))
+    changed = any(event.kind in CHANGING | {"terminating"} for event in outcomes.values())
+    changed |= plan.deletes and error is None
+    changed |= isinstance(error, KeyboardInterrupt) and bool(changes.visible)
     missing = {change.identity for change in changes.changes if change.action == "missing"}
     if not changed and (error is not None or missing or not plan.options.wait):
         return
@@ -260,10 +261,9 @@ def _draft(
         ended = "done"
     elif isinstance(error, KeyboardInterrupt):
         ended = "interrupted"
-    components = tuple(plan.resolved.state.components)
+    components, changes = tuple(plan.resolved.state.components), plan.changes.changes
     if plan.deletes:  # the files need not know a component any more
-        named = {*components, *(change.component for change in plan.changes.changes)} - {""}
-        components = tuple(sorted(named))
+        components = tuple(sorted({*components, *(change.component for change in changes)} - {""}))
     return Revision(
         number=0,
         time=timestamp(now_s),

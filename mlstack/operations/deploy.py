@@ -298,8 +298,7 @@ def _keep_what_was_done(
     if inventory is not None and not isinstance(error, UnreachableError):
         with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
             _shrink_inventory(plan, run, inventory, run.cluster)
-    if not plan.deletes:
-        written()
+    written()
 
 
 def _forget(plan: ApplyPlan, run: Run, past: History, left: Inventory) -> None:

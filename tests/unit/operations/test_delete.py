@@ -200,8 +200,9 @@ def test_a_failed_deletion_stays_listed(
     with pytest.raises(InvalidError):
         stack.delete()
     monkeypatch.undo()
-    parent = existing(cluster, PARENT)
+    parent, newest = existing(cluster, PARENT), stack.revisions()[0]
     assert [line.split('"')[7] for line in parent["data"]["members"].splitlines()] == ["two"]
+    assert (newest.what, newest.result, newest.counts) == ("delete", "failed", {"deleted": 1, "failed": 1})
     assert outcomes(stack.delete()) == {"two": "deleted"}
     assert ours(cluster) == []
 
