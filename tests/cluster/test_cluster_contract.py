@@ -12,6 +12,8 @@ from tests.support.cluster_contract import ClusterContract
 
 pytestmark = pytest.mark.cluster
 
+NOTHING_RUNS = True
+
 
 class TestRealCluster(ClusterContract):
     @pytest.fixture

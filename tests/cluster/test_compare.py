@@ -88,9 +88,7 @@ def write_as(
 ) -> dict[str, Any]:
     """Write as another field manager, as an operator or an autoscaler does."""
     target = f"{where}/{subresource}" if subresource else where
-    live: dict[str, Any] = cluster.request(
-        "PATCH", f"{target}?fieldManager={manager}", patch, content_type="application/merge-patch+json"
-    )
+    live: dict[str, Any] = cluster.request("PATCH", f"{target}?fieldManager={manager}", patch)
     return live
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,8 +43,7 @@ def held(cluster: TestCluster, path: str) -> Iterator[None]:
     """Hold an object by a finalizer, and let it go at the end."""
 
     def patch(finalizers: list[str] | None) -> None:
-        body: dict[str, Any] = {"metadata": {"finalizers": finalizers}}
-        cluster.request("PATCH", path, body, content_type="application/merge-patch+json")
+        cluster.request("PATCH", path, {"metadata": {"finalizers": finalizers}})
 
     patch([HOLD])
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,6 @@ CRD = files.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"
 STRICT = ("--validate=strict", "-f", "-")
 Spelled = Callable[[Mapping[str, Any]], dict[str, Any]]
 SPELLED = pytest.mark.parametrize("spelled", [dict, in_camel_case], ids=["edl", "camel-case"])
-NUMBERS = count(1)
 GROUPS = ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]
 RESTRICTED = tuple(f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
 
@@ -52,16 +50,6 @@ def prototype(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFact
     elastic_controller.install(gke, tmp_path_factory.mktemp("controller") / "app")
     yield
     gke.kubectl("delete", "-f", str(CRD), "--wait=true")
-
-
-@pytest.fixture
-def namespace(gke: TestCluster) -> Iterator[str]:
-    """A namespace of this test alone, in the one cluster that has the definition."""
-    name = f"elastic-{next(NUMBERS)}"
-    gke.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-    gke.wait_for_service_account(name)
-    yield name
-    gke.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 def put(data: Mapping[str, Any], namespace: str, **metadata: Any) -> dict[str, Any]:
@@ -83,8 +71,7 @@ def create(gke: TestCluster, data: Mapping[str, Any]) -> list[str]:
 
 
 def patch(gke: TestCluster, namespace: str, content: Any, *, name: str = "example", part: str = "") -> None:
-    place = path(namespace, name) + part
-    gke.request("PATCH", place, content, content_type="application/merge-patch+json")
+    gke.request("PATCH", path(namespace, name) + part, content)
 
 
 def refusal(send: Callable[[], object]) -> str:

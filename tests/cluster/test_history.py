@@ -121,18 +121,14 @@ def test_a_run_ended_by_a_signal_says_in_the_history_how_far_it_came(
         assert shell.run("apply", "minikube", "--yes")[0] == 0
         assert [revision.result for revision in stack.revisions()] == ["done", "interrupted"]
         held = path(namespace, "configmaps", "c100")
-        _patch(minikube, held, {"metadata": {"finalizers": ["example.com/held"]}})
+        minikube.request("PATCH", held, {"metadata": {"finalizers": ["example.com/held"]}})
         deleting = shell.start("delete", "minikube", "--yes")
         minikube.wait_for(held, lambda live: live["metadata"].get("deletionTimestamp"))
         deleting.interrupt(signal.SIGTERM)
         assert deleting.end() == 143
         assert (stack.revisions()[0].what, stack.revisions()[0].result) == ("delete", "interrupted")
-        _patch(minikube, held, {"metadata": {"finalizers": None}})
+        minikube.request("PATCH", held, {"metadata": {"finalizers": None}})
         assert shell.run("delete", "minikube", "--yes")[0] == 0
-
-
-def _patch(cluster: TestCluster, where: str, change: dict[str, Any]) -> None:
-    cluster.request("PATCH", where, change, content_type="application/merge-patch+json")
 
 
 def test_who_may_not_write_secrets_still_applies_and_is_told(

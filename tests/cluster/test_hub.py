@@ -40,12 +40,7 @@ def deploy(tmp_path: Path, gke: TestCluster, namespace: str, start_hub: StartHub
     """
 
     def make(secret: Mapping[str, str] | None = None, *, also: str = "", **params: Any) -> Hub:
-        gke.api.request(
-            "PATCH",
-            f"/api/v1/namespaces/{namespace}",
-            {"metadata": {"labels": RESTRICTED}},
-            content_type="application/merge-patch+json",
-        )
+        gke.api.request("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": RESTRICTED}})
         components = {"core": ("kubeflow/core/kubeflow-core", {**HUB_ALONE, **params})}
         app = examples.write_app(tmp_path / "app", components)
         objects = render.load(app, "gke", namespace=namespace).objects

@@ -271,12 +271,7 @@ def test_definitions_and_many_objects_of_theirs_in_one_apply(stack: Stack, names
 @contextmanager
 def released(cluster: TestCluster, path: str, after_s: float) -> Iterator[None]:
     """Take an object's finalizers away after a while."""
-
-    def release() -> None:
-        body = json.dumps({"metadata": {"finalizers": None}})
-        cluster.request("PATCH", path, json.loads(body), content_type="application/merge-patch+json")
-
-    timer = Timer(after_s, release)
+    timer = Timer(after_s, cluster.request, ("PATCH", path, {"metadata": {"finalizers": None}}))
     timer.start()
     try:
         yield

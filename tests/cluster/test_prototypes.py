@@ -185,6 +185,4 @@ def test_what_pod_security_refuses_or_warns_of_would_be_told(
 def restrict(cluster: TestCluster, namespace: str, level: str) -> None:
     """Admit only pods that a Pod Security level admits."""
     labels = {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "warn")}
-    body = {"metadata": {"labels": labels}}
-    path = f"/api/v1/namespaces/{namespace}"
-    cluster.request("PATCH", path, body, content_type="application/merge-patch+json")
+    cluster.request("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}})

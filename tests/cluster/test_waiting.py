@@ -381,8 +381,7 @@ def test_a_rule_of_the_app_says_when_its_kind_works(
     path = f"/apis/{group}/v1/namespaces/{namespace}/widgets/w/status"
 
     def tell(**status: Any) -> None:
-        body = {"status": status}
-        minikube.request("PATCH", path, body, content_type="application/merge-patch+json")
+        minikube.request("PATCH", path, {"status": status})
 
     def usable(status: str, message: str) -> dict[str, str]:
         return {"type": "Usable", "status": status, "reason": "Told", "message": message}
@@ -429,7 +428,7 @@ def test_a_kind_without_a_status_is_not_waited_for(
         assert result.objects[-1].reason == "its kind has no status to wait for"
         path = f"/apis/{group}/v1/namespaces/{namespace}/widgets/w"
         status = {"status": {"observedGeneration": 1}}
-        minikube.request("PATCH", path, status, content_type="application/merge-patch+json")
+        minikube.request("PATCH", path, status)
         assert stack.apply(wait=True, timeout_s=8).ok
         assert stack.status().ok
     finally:

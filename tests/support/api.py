@@ -54,7 +54,7 @@ class ApiClient:
         path: str,
         body: Mapping[str, Any] | list[Any] | None = None,
         *,
-        content_type: str = "application/json",
+        content_type: str = "",
     ) -> Json:
         """Send one request and give the answer.
 
@@ -62,7 +62,7 @@ class ApiClient:
             method: GET, POST, PUT, PATCH, DELETE.
             path: path and query.
             body: sent as JSON.
-            content_type: of the body; a PATCH needs `application/merge-patch+json` or its like.
+            content_type: of the body; without one, a PATCH is a merge patch.
 
         A server that asks for patience (429, as for the objects of a CRD that is new) is asked again.
 
@@ -73,10 +73,11 @@ class ApiClient:
         return self.request_with_warnings(method, path, body, content_type=content_type)[0]
 
     def request_with_warnings(
-        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
+        self, method: str, path: str, body: Any = None, *, content_type: str = ""
     ) -> tuple[Json, list[str]]:
         """Do what `request` does, and give the warnings beside the answer too."""
         text = None if body is None else json.dumps(body)
+        content_type = content_type or f"application/{'merge-patch+' if method == 'PATCH' else ''}json"
         for _ in range(_PATIENCE):
             response = self._send(method, path, text, content_type)
             if response.status != 429:

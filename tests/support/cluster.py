@@ -206,7 +206,7 @@ class TestCluster:
         path: str,
         body: Mapping[str, Any] | None = None,
         *,
-        content_type: str = "application/json",
+        content_type: str = "",
     ) -> Json:
         """Send one request as the admin; see `ApiClient.request`."""
         return self.api.request(method, path, body, content_type=content_type)

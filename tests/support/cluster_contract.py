@@ -10,7 +10,7 @@ import base64
 import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from itertools import count
+from itertools import count, islice
 from typing import Any, TypeVar
 
 import pytest
@@ -36,7 +36,7 @@ def eventually(probe: Callable[[], T], *, timeout_s: float = 15.0) -> T:
         if value:
             return value
         assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def lease(
@@ -953,7 +953,7 @@ class ClusterContract:
         assert (changed.type, changed.object) == ("MODIFIED", second)
         assert changed.resource_version == version(second)
         cluster.delete(ObjectRef.of(first), propagation="Background")
-        gone = next(events)
+        gone = next(event for event in events if event.type != "BOOKMARK")
         assert gone.type == "DELETED"
         assert gone.object["data"] == {"x": "2"}
         assert int(gone.resource_version) > int(version(second))
@@ -970,7 +970,7 @@ class ClusterContract:
             resource_version=version(first),
             timeout_s=5,
         )
-        changes = [(event.type, event.object) for event, _ in zip(events, range(2), strict=False)]
+        changes = [(event.type, event.object) for event in islice(events, 2)]
         assert changes == [("MODIFIED", second), ("ADDED", other)]
 
     def test_a_watch_goes_on_from_a_list(self, cluster: Cluster, namespace: str) -> None:
@@ -1001,7 +1001,7 @@ class ClusterContract:
         )
         cluster.apply(labelled)
         cluster.apply(wanted)
-        assert [event.type for event, _ in zip(events, range(2), strict=False)] == ["ADDED", "DELETED"]
+        assert [event.type for event in islice(events, 2)] == ["ADDED", "DELETED"]
 
     def test_a_watch_can_be_of_metadata_alone(self, cluster: Cluster, namespace: str) -> None:
         cluster.apply(config_map(namespace, x="1"))

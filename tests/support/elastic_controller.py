@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+from mlstack.yaml import write
 from tests.support.cluster import TestCluster
 from tests.support.deploying import is_established
 from tests.support.examples import render_one
@@ -37,17 +38,23 @@ for name, value in json.loads(sys.argv.pop(1)).items():
         setattr(module, name, value)
 sys.exit(main())
 """
+_VERSIONS = {
+    "deployments": "apis/apps/v1",
+    "events": "apis/events.k8s.io/v1",
+    "horizontalpodautoscalers": "apis/autoscaling/v2",
+    "poddisruptionbudgets": "apis/policy/v1",
+    "statefulsets": "apis/apps/v1",
+    "trainingjobs": "apis/paddlepaddle.org/v1",
+}
 _LEFT_OUT = ("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service")
 
 
 def install(cluster: TestCluster, folder: Path) -> None:
     """Have what the controller's prototype brings, without the controller itself; `folder` is made."""
     rendered = render_one(folder, "elastic/elastic-controller", {"image": "registry.example.org/mlstack:1"})
-    for obj in rendered.objects:
-        if obj.kind not in _LEFT_OUT:
-            cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(obj.data))
-            if obj.kind == "CustomResourceDefinition":
-                cluster.wait_for(DEFINITION, is_established)
+    objects = [obj.data for obj in rendered.objects if obj.kind not in _LEFT_OUT]
+    cluster.kubectl("apply", "--server-side", "-f", "-", input=write.to_yaml_documents(objects))
+    cluster.wait_for(DEFINITION, is_established)
 
 
 @contextmanager
@@ -177,9 +184,16 @@ def proxy_of(cluster: TestCluster, folder: Path) -> Iterator[Troubled]:
 @contextmanager
 def jobs_of(cluster: TestCluster, namespace: str) -> Iterator[Jobs]:
     """Give the jobs of a namespace; they and all pods there are gone at the end."""
-    yield Jobs(cluster, namespace)
-    cluster.kubectl("delete", "trainingjobs,deployments", "--all", "-n", namespace, "--wait=false")
-    cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=0", "--force")
+    jobs = Jobs(cluster, namespace)
+    yield jobs
+    for kind in ("trainingjobs", "statefulsets", "deployments"):
+        cluster.request("DELETE", f"{jobs.place(kind)}?propagationPolicy=Background")
+
+    def are_gone() -> bool:  # asked again: controllers that do not know of the end yet replace pods
+        cluster.request("DELETE", f"{jobs.place('pods')}?gracePeriodSeconds=0")
+        return not jobs.objects("pods")
+
+    wait_until(are_gone, what="the end of all pods")
 
 
 class Jobs:
@@ -191,11 +205,25 @@ class Jobs:
     def create(self, job: Mapping[str, Any]) -> None:
         """Create a job, or whatever object is given."""
         metadata = {**job["metadata"], "namespace": self.namespace}
-        self.cluster.kubectl("create", "-f", "-", input=json.dumps({**job, "metadata": metadata}))
+        place = f"{self.place(job['kind'].lower() + 's')}?fieldValidation=Strict"
+        self.cluster.request("POST", place, {**job, "metadata": metadata})
+
+    def place(self, kind: str, name: str = "") -> str:
+        """Give the path of all objects of a kind (`pods`), or of one."""
+        version = _VERSIONS.get(kind, "api/v1")
+        return f"/{version}/namespaces/{self.namespace}/{kind}/{name}".rstrip("/")
+
+    def objects(self, kinds: str, labels: str = "") -> dict[str, Obj]:
+        """Give the objects of these kinds (`pods,services`), by `kind/name`."""
+        return {
+            f"{kind}/{item['metadata']['name']}": item
+            for kind in kinds.split(",")
+            for item in self.cluster.request("GET", f"{self.place(kind)}?labelSelector={labels}")["items"]
+        }
 
     def path(self, name: str) -> str:
         """Give the path of a job."""
-        return f"/apis/paddlepaddle.org/v1/namespaces/{self.namespace}/trainingjobs/{name}"
+        return self.place("trainingjobs", name)
 
     def status(self, name: str) -> Obj:
         """Give the status of a job."""
@@ -206,8 +234,7 @@ class Jobs:
         """Give the pods of a job that neither ended nor are going, by name."""
         labels = [f"mlstack.dev/training-job={name}"] if name else []
         labels += [f"mlstack.dev/role={role}"] if role else []
-        selector = f"?labelSelector={','.join(labels)}" if labels else ""
-        items = self.cluster.request("GET", f"/api/v1/namespaces/{self.namespace}/pods{selector}")["items"]
+        items = self.objects("pods", ",".join(labels)).values()
         live = [
             pod
             for pod in items
@@ -222,13 +249,26 @@ class Jobs:
 
     def exit(self, pod: str, code: int) -> None:
         """Let a pod end by itself."""
-        self.cluster.kubectl("annotate", "pod", pod, "-n", self.namespace, f"mlstack.dev/test-exit={code}")
+        annotations = {"mlstack.dev/test-exit": str(code)}
+        self.cluster.request("PATCH", self.place("pods", pod), {"metadata": {"annotations": annotations}})
+
+    def lose(self, pod: str) -> None:
+        """Delete a pod."""
+        self.cluster.request("DELETE", self.place("pods", pod))
+
+    def scale(self, name: str, replicas: int, kind: str = "trainingjobs") -> None:
+        """Ask for other bounds of a job, or for more or fewer pods."""
+        self.cluster.request("PATCH", self.place(kind, f"{name}/scale"), {"spec": {"replicas": replicas}})
+
+    def cordon(self, node: str, wanted: bool = True) -> None:
+        """Let a node take no more pods, or take some again."""
+        self.cluster.request("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": wanted}})
 
     def wait_for(self, claim: Callable[[], object], *, what: str, timeout_s: float = 40.0) -> None:
         """Wait until a claim about the jobs is true."""
 
         def details() -> str:
-            jobs = self.cluster.find(f"/apis/paddlepaddle.org/v1/namespaces/{self.namespace}/trainingjobs")
+            jobs = self.cluster.find(self.place("trainingjobs"))
             pods = [
                 (pod["metadata"]["name"], pod["status"].get("phase"), pod["spec"].get("nodeName"))
                 for pod in self.pods()

@@ -14,7 +14,7 @@ def wait_until(
     *,
     what: str,
     timeout_s: float = 30.0,
-    interval_s: float = 0.05,
+    interval_s: float = 0.1,
     details: Callable[[], object] | None = None,
 ) -> Found:
     """Give the first true answer of `probe`.

@@ -40,10 +40,8 @@ def test_a_job_lives_from_waiting_to_success(start: Start, jobs: Jobs) -> None:
     jobs.wait_for(lambda: not jobs.pods("one"), what="servers gone")
 
     assert jobs.status("one")["trainer"]["succeeded"] >= 1
-    events = jobs.cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events")[
-        "items"
-    ]
-    ours = {event["reason"] for event in events if event.get("reportingController") == "mlstack.dev/elastic"}
+    seen = jobs.objects("events").values()
+    ours = {event["reason"] for event in seen if event.get("reportingController") == "mlstack.dev/elastic"}
     assert {"Admitted", "Completed"} <= ours
 
 
@@ -69,7 +67,7 @@ def test_pods_services_and_budgets_that_were_deleted_are_made_again(start: Start
     before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("one")}
 
     for name in ("one-trainer-1", "one-pserver-0", "one-master-0"):
-        jobs.cluster.kubectl("delete", "pod", name, "-n", jobs.namespace, "--wait=false")
+        jobs.lose(name)
 
     def is_whole() -> bool:
         now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("one")}
@@ -113,12 +111,11 @@ def test_a_lost_node_costs_its_pods_alone(start: Start, jobs: Jobs) -> None:
     others = {
         pod["metadata"]["uid"] for pod in jobs.pods("one", "trainer") if pod["spec"]["nodeName"] != node
     }
-    jobs.cluster.kubectl("cordon", node)
+    jobs.cordon(node)
     try:
         for pod in jobs.pods("one"):
             if pod["spec"].get("nodeName") == node:
-                name = pod["metadata"]["name"]
-                jobs.cluster.kubectl("delete", "pod", name, "-n", jobs.namespace, "--wait=false")
+                jobs.lose(pod["metadata"]["name"])
 
         def has_moved() -> bool:
             pods = jobs.pods("one")
@@ -129,7 +126,7 @@ def test_a_lost_node_costs_its_pods_alone(start: Start, jobs: Jobs) -> None:
         jobs.wait_for(has_moved, what="pods on the other nodes")
         assert others <= {pod["metadata"]["uid"] for pod in jobs.pods("one", "trainer")}
     finally:
-        jobs.cluster.kubectl("uncordon", node)
+        jobs.cordon(node, False)
 
 
 def test_kubectl_scale_bounds_the_plan(start: Start, jobs: Jobs) -> None:
@@ -201,7 +198,7 @@ def test_of_two_controllers_one_leads_and_the_other_takes_over(start: Start, job
     before = {pod["metadata"]["uid"] for pod in jobs.pods("one")}
 
     leader.program.kill()
-    jobs.cluster.kubectl("delete", "pod", "one-trainer-0", "-n", jobs.namespace, "--wait=false")
+    jobs.lose("one-trainer-0")
 
     wait_until(lambda: other.metric("leader") == 1, what="a new leader", timeout_s=25)
 
@@ -261,7 +258,7 @@ def test_it_goes_on_after_the_api_server_was_restarted(start: Start, jobs: Jobs)
     jobs.wait_for_phase("one", "Running")
 
     jobs.cluster.restart_apiserver()
-    jobs.cluster.kubectl("delete", "pod", "one-trainer-0", "-n", jobs.namespace, "--wait=false")
+    jobs.lose("one-trainer-0")
     jobs.create(training_job("two", minimum=1, maximum=2, cpu="1"))
 
     jobs.wait_for(lambda: len(jobs.names("one")) == 3, what="the lost trainer", timeout_s=60)
@@ -298,10 +295,8 @@ def test_nothing_else_is_touched_and_everything_goes_with_the_job(start: Start, 
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": marks}}
         jobs.create({**pod, "spec": {"containers": [container]}})
     jobs.wait_for(lambda: running_names(jobs) == {"web", "one-trainer-0"}, what="pods of others")
-    before = [
-        jobs.cluster.find(f"/api/v1/namespaces/{jobs.namespace}/pods/{name}")
-        for name in ("web", "one-trainer-0")
-    ]
+    strangers = [jobs.place("pods", name) for name in ("web", "one-trainer-0")]
+    before = [jobs.cluster.find(path) for path in strangers]
     start()
     jobs.create(training_job("one", minimum=1, maximum=40, cpu="1", pservers=1, with_master=True))
     jobs.wait_for_phase("one", "Running")
@@ -309,14 +304,9 @@ def test_nothing_else_is_touched_and_everything_goes_with_the_job(start: Start, 
     jobs.cluster.request("DELETE", jobs.path("one"))
     jobs.wait_for(lambda: running_names(jobs) == {"web", "one-trainer-0"}, what="the end of the job's pods")
 
-    after = [
-        jobs.cluster.find(f"/api/v1/namespaces/{jobs.namespace}/pods/{name}")
-        for name in ("web", "one-trainer-0")
-    ]
+    after = [jobs.cluster.find(path) for path in strangers]
     assert json.dumps(after) == json.dumps(before)
-    for kind in ("statefulsets", "poddisruptionbudgets", "services"):
-        listed = jobs.cluster.kubectl("get", kind, "-n", jobs.namespace, "-o", "name").stdout
-        assert listed == ""
+    assert not jobs.objects("statefulsets,poddisruptionbudgets,services")
 
 
 def test_plan_and_status_read_a_live_cluster(
@@ -370,7 +360,7 @@ def test_one_pass_alone(jobs: Jobs, gke: TestCluster, namespace: str, tmp_path: 
 def wait_for_another(jobs: Jobs, name: str) -> None:
     """Delete a trainer as somebody might, and wait until there is another, of whatever name."""
     before = {pod["metadata"]["uid"] for pod in jobs.pods("one", "trainer")}
-    jobs.cluster.request("DELETE", f"/api/v1/namespaces/{jobs.namespace}/pods/{name}")
+    jobs.lose(name)
 
     def is_back() -> bool:
         return bool({pod["metadata"]["uid"] for pod in jobs.pods("one", "trainer")} - before)
@@ -404,9 +394,8 @@ def running(jobs: Jobs, app: str) -> int:
 
 
 def running_names(jobs: Jobs) -> set[str]:
-    path = f"/api/v1/namespaces/{jobs.namespace}/pods"
-    items = jobs.cluster.request("GET", path)["items"]
-    return {pod["metadata"]["name"] for pod in items if pod["status"].get("phase") == "Running"}
+    pods = jobs.objects("pods").values()
+    return {pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Running"}
 
 
 def is_held(jobs: Jobs, name: str) -> bool:
@@ -416,17 +405,14 @@ def is_held(jobs: Jobs, name: str) -> bool:
 
 
 def events(jobs: Jobs) -> list[str]:
-    """Give the reasons of the events of jobs, each with how often it was, as kubectl shows them."""
-    columns = "custom-columns=KIND:.regarding.kind,REASON:.reason,COUNT:.series.count"
-    table = jobs.cluster.kubectl("get", "events.events.k8s.io", "-n", jobs.namespace, "-o", columns).stdout
-    rows = [line.split() for line in table.splitlines()]
-    return [f"{reason} {count}" for kind, reason, count in rows if kind == "TrainingJob"]
+    """Give the reasons of the events of jobs, each with how often it was."""
+    return [
+        f"{event['reason']} {event.get('series', {}).get('count', 1)}"
+        for event in jobs.objects("events").values()
+        if event["regarding"]["kind"] == "TrainingJob"
+    ]
 
 
 def objects(jobs: Jobs) -> dict[str, str]:
-    kinds = "trainingjobs,pods,statefulsets,services,poddisruptionbudgets,events.events.k8s.io"
-    listed = json.loads(jobs.cluster.kubectl("get", kinds, "-n", jobs.namespace, "-o", "json").stdout)
-    return {
-        f"{obj['kind']}/{obj['metadata']['name']}": obj["metadata"]["resourceVersion"]
-        for obj in listed["items"]
-    }
+    kinds = "trainingjobs,pods,statefulsets,services,poddisruptionbudgets,events"
+    return {name: obj["metadata"]["resourceVersion"] for name, obj in jobs.objects(kinds).items()}

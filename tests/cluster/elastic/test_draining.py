@@ -32,7 +32,7 @@ def drained(jobs: Jobs, node: str, *, timeout_s: int) -> Iterator[str]:
         done = jobs.cluster.kubectl("drain", node, *words, check=False)
         yield "" if done.returncode == 0 else done.stderr
     finally:
-        jobs.cluster.kubectl("uncordon", node)
+        jobs.cordon(node, False)
 
 
 def uids(jobs: Jobs, role: str) -> set[str]:
@@ -60,7 +60,7 @@ def test_an_eviction_is_granted_above_the_minimum_and_refused_at_it(start: Start
     assert len(uids(jobs, "trainer") & before) == 2
     assert jobs.status("one")["trainer"]["failed"] == 0
 
-    jobs.cluster.kubectl("scale", "tj/one", "--replicas=2", "-n", jobs.namespace)
+    jobs.scale("one", 2)
     jobs.wait_for(lambda: budget(jobs, "trainer").get("currentHealthy") == 2, what="the minimum")
     least = uids(jobs, "trainer")
     assert len(least) == 2

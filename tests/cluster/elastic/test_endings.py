@@ -44,8 +44,7 @@ def ended_s(jobs: Jobs, name: str) -> float:
 
 def left(jobs: Jobs, name: str) -> list[str]:
     """Give what is left of a job: `kind/name`."""
-    labelled = f"--selector=mlstack.dev/training-job={name}"
-    rows = jobs.cluster.kubectl("get", KINDS, "-n", jobs.namespace, "-o", "name", labelled).stdout.split()
+    rows = jobs.objects(KINDS, f"mlstack.dev/training-job={name}")
     return [*rows, *(["the job"] if jobs.cluster.find(jobs.path(name)) else [])]
 
 
@@ -69,7 +68,7 @@ def test_jobs_that_ended_go_after_their_time_with_all_that_they_had(start: Start
             lambda name=brief: not left(jobs, name), what="the end of all that it had", timeout_s=90
         )
         assert "the job" in left(jobs, lasting)
-        assert f"pod/{lasting}-trainer-0" in left(jobs, lasting)  # to be read by people
+        assert f"pods/{lasting}-trainer-0" in left(jobs, lasting)  # to be read by people
 
 
 def test_a_job_whose_time_ran_out_while_nobody_led_goes_with_the_next_leader(

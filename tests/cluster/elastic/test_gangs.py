@@ -29,11 +29,6 @@ def created_s(pod: Obj) -> float:
     return datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp()
 
 
-def cordon(jobs: Jobs, node: str) -> None:
-    """Let a node take no more pods."""
-    jobs.cluster.kubectl("cordon", node)
-
-
 def fill(jobs: Jobs, node: str) -> None:
     """Put a pod of somebody else's on a node, which leaves no room there."""
     container = {"name": "main", "image": "registry.example.org/x:1"}
@@ -41,7 +36,7 @@ def fill(jobs: Jobs, node: str) -> None:
     jobs.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stranger"}, "spec": spec})
 
 
-@pytest.mark.parametrize("spoil", [cordon, fill], ids=["cordoned", "filled"])
+@pytest.mark.parametrize("spoil", [Jobs.cordon, fill], ids=["cordoned", "filled"])
 def test_servers_whose_planned_node_is_lost_to_them_go_elsewhere_after_a_while(
     start: Start, jobs: Jobs, spoil: Callable[[Jobs, str], None]
 ) -> None:
@@ -70,13 +65,12 @@ def test_servers_whose_planned_node_is_lost_to_them_go_elsewhere_after_a_while(
             assert pod["metadata"]["uid"] != first[name]["metadata"]["uid"]
             assert created_s(pod) - created_s(first[name]) >= HELD_S - 1  # times are whole seconds
     finally:
-        jobs.cluster.kubectl("uncordon", node)
+        jobs.cordon(node, False)
 
 
 def templates(jobs: Jobs) -> list[Obj]:
     """Give what the StatefulSets of the namespace make pods from."""
-    sets = jobs.cluster.request("GET", f"/apis/apps/v1/namespaces/{jobs.namespace}/statefulsets")["items"]
-    return [stateful_set["spec"]["template"] for stateful_set in sets]
+    return [stateful_set["spec"]["template"] for stateful_set in jobs.objects("statefulsets").values()]
 
 
 def servers(jobs: Jobs) -> dict[str, Obj]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from mlstack.kube.api_server import connect
 from mlstack.simulator.measures import Sample, breaches_of_sample, stale_pods
 from tests.bench.elastic.spectator import Spectator
+from tests.support.api import ApiRefusedError
 from tests.support.cluster import TestCluster
 from tests.support.elastic import training_job
 from tests.support.elastic_controller import Jobs, Start
@@ -84,28 +86,25 @@ class Life:
 
     def serve(self) -> None:
         """Ask for more or fewer web pods."""
-        replicas = f"--replicas={self.random.randint(0, 8)}"
-        self.jobs.cluster.kubectl("scale", "deployment/web", replicas, "-n", self.jobs.namespace)
+        self.jobs.scale("web", self.random.randint(0, 8), "deployments")
 
     def lose(self) -> None:
         """Delete a pod of a job."""
         pods = [pod["metadata"]["name"] for name in self.names for pod in self.jobs.pods(name)]
         if pods:
-            name = self.random.choice(pods)
-            self.jobs.cluster.kubectl(
-                "delete", "pod", name, "-n", self.jobs.namespace, "--wait=false", check=False
-            )
+            with suppress(ApiRefusedError):  # it is gone already
+                self.jobs.lose(self.random.choice(pods))
 
     def cordon(self) -> None:
         """Close a node, and open the one that was closed."""
         self.uncordon()
         self._cordoned = f"gke-gpu-{self.random.randint(0, 2)}"
-        self.jobs.cluster.kubectl("cordon", self._cordoned)
+        self.jobs.cordon(self._cordoned)
 
     def uncordon(self) -> None:
         """Open the node that was closed."""
         if self._cordoned:
-            self.jobs.cluster.kubectl("uncordon", self._cordoned)
+            self.jobs.cordon(self._cordoned, False)
             self._cordoned = ""
 
     def kill(self) -> None:
@@ -117,13 +116,12 @@ class Life:
     def end(self) -> None:
         """Let there be room for all, and nothing be suspended."""
         self.uncordon()
-        self.jobs.cluster.kubectl("scale", "deployment/web", "--replicas=0", "-n", self.jobs.namespace)
+        self.jobs.scale("web", 0, "deployments")
         for name in self.names:
             self._patch(name, {"suspend": False})
 
     def _patch(self, name: str, spec: Obj) -> None:
-        merge = "application/merge-patch+json"
-        self.jobs.cluster.request("PATCH", self.jobs.path(name), {"spec": spec}, content_type=merge)
+        self.jobs.cluster.request("PATCH", self.jobs.path(name), {"spec": spec})
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import pytest
 
+from mlstack.yaml import write
+from tests.support.api import ApiRefusedError
 from tests.support.cluster import TestCluster
 from tests.support.elastic import training_job
 from tests.support.elastic_controller import Jobs, Start
@@ -45,8 +46,8 @@ def small_containers(jobs: Jobs) -> None:
 
 
 def restricted(jobs: Jobs) -> None:
-    label = "pod-security.kubernetes.io/enforce=restricted"
-    jobs.cluster.kubectl("label", "namespace", jobs.namespace, label)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    jobs.cluster.request("PATCH", f"/api/v1/namespaces/{jobs.namespace}", {"metadata": {"labels": labels}})
 
 
 def policy(jobs: Jobs) -> None:
@@ -71,16 +72,17 @@ def policy(jobs: Jobs) -> None:
             "spec": {"policyName": name, "validationActions": ["Deny"], "matchResources": match},
         },
     ]
-    for obj in objects:
-        jobs.cluster.kubectl("create", "-f", "-", input=json.dumps(obj))
+    jobs.cluster.kubectl("create", "-f", "-", input=write.to_yaml_documents(objects))
 
     def is_refused() -> bool:
         labels = {"mlstack.dev/role": "trainer"}
         spec = {"containers": [{"name": "main", "image": "registry.example.org/x:1"}]}
         probe = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "labels": labels}}
-        words = ("create", "--dry-run=server", "-n", jobs.namespace, "-f", "-")
-        done = jobs.cluster.kubectl(*words, input=json.dumps({**probe, "spec": spec}), check=False)
-        return "no trainers here" in done.stderr
+        try:
+            jobs.cluster.request("POST", f"{jobs.place('pods')}?dryRun=All", {**probe, "spec": spec})
+        except ApiRefusedError as error:
+            return "no trainers here" in str(error)
+        return False
 
     jobs.wait_for(is_refused, what="the policy in force")
 
@@ -141,8 +143,7 @@ def test_gangs_that_are_refused_take_nothing_from_another_namespace(
 
 
 def reasons(jobs: Jobs) -> set[str]:
-    path = f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events"
-    return {event["reason"] for event in jobs.cluster.request("GET", path)["items"]}
+    return {event["reason"] for event in jobs.objects("events").values()}
 
 
 def test_servers_whose_stateful_set_is_refused_some_leave_the_room_to_another_namespace(
@@ -189,7 +190,7 @@ def test_a_gang_is_tried_again_and_starts_once_it_is_taken(start: Start, jobs: J
     jobs.wait_for(lambda: conditions(jobs, "late"), what="conditions")
     refused_s = time.monotonic()
     assert conditions(jobs, "late")["Admitted"]["reason"] == "Refused"
-    jobs.cluster.kubectl("create", "serviceaccount", "soon", "-n", jobs.namespace)
+    jobs.create({"kind": "ServiceAccount", "metadata": {"name": "soon"}})
     first.program.kill()
     start("second", is_named=False, times=times)  # goes by what the first wrote down
 

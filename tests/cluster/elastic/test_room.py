@@ -105,13 +105,10 @@ def test_an_autoscaler_bounds_the_plan(start: Start, jobs: Jobs) -> None:
     jobs.wait_for(lambda: len(jobs.names("one")) == 3, what="three trainers", timeout_s=45)
     jobs.wait_for_phase("one", "Running")
 
-    live = jobs.cluster.request("GET", f"{AUTOSCALERS.format(jobs.namespace)}/one")
+    live = jobs.objects("horizontalpodautoscalers")["horizontalpodautoscalers/one"]
     assert live["status"]["currentReplicas"] >= 3, json.dumps(live["status"])
     assert live["status"]["desiredReplicas"] == 3
     assert jobs.cluster.request("GET", jobs.path("one"))["spec"]["trainer"]["max-instance"] == 3
-
-
-AUTOSCALERS = "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers"
 
 
 def autoscaler(job: str, *, most: int) -> Obj:

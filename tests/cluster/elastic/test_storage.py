@@ -85,8 +85,8 @@ def storing_job(name: str, *, pservers: int = 1, with_master: bool = False, **st
 
 def claims(jobs: Jobs) -> dict[str, Obj]:
     """Give the claims of the namespace by name."""
-    path = f"/api/v1/namespaces/{jobs.namespace}/persistentvolumeclaims"
-    return {claim["metadata"]["name"]: claim for claim in jobs.cluster.request("GET", path)["items"]}
+    live = jobs.objects("persistentvolumeclaims").values()
+    return {claim["metadata"]["name"]: claim for claim in live}
 
 
 def bound(jobs: Jobs) -> dict[str, tuple[str, str]]:
@@ -117,12 +117,8 @@ def mounts(pod: Obj) -> dict[str, str]:
 def end(jobs: Jobs, name: str) -> None:
     """Delete a job and wait until nothing is left of it but its claims."""
     jobs.cluster.request("DELETE", jobs.path(name))
-
-    def is_gone() -> bool:
-        kinds = "trainingjobs,pods,statefulsets"
-        return not jobs.cluster.kubectl("get", kinds, "-n", jobs.namespace, "-o", "name").stdout
-
-    jobs.wait_for(is_gone, what="the end of the job, its sets and its pods")
+    kinds = "trainingjobs,pods,statefulsets"
+    jobs.wait_for(lambda: not jobs.objects(kinds), what="the end of the job, its sets and its pods")
 
 
 def test_each_server_mounts_a_volume_of_the_class_that_its_job_names(
@@ -197,8 +193,7 @@ def test_claims_outlast_a_time_without_pods_even_if_they_go_with_the_job(start: 
 
 
 def suspend(jobs: Jobs, name: str, wanted: bool) -> None:
-    merge = "application/merge-patch+json"
-    jobs.cluster.request("PATCH", jobs.path(name), {"spec": {"suspend": wanted}}, content_type=merge)
+    jobs.cluster.request("PATCH", jobs.path(name), {"spec": {"suspend": wanted}})
 
 
 def test_a_server_whose_volume_only_another_node_reaches_goes_there(

@@ -58,7 +58,7 @@ def test_the_api_server_dies_in_the_middle_of_a_scaling(
 
     def scale(wanted: int, method: str) -> None:
         writes.calls.clear()
-        jobs.cluster.kubectl("scale", "tj/one", f"--replicas={wanted}", "-n", jobs.namespace)
+        jobs.scale("one", wanted)
         wait_until(lambda: len(writes.of(method, part="/pods")) > 2, what="writes", interval_s=0.01)
         jobs.cluster.restart_apiserver()
         jobs.wait_for(lambda: len(jobs.names("one")) == wanted, what=f"{wanted} trainers", timeout_s=60)
@@ -130,9 +130,7 @@ def test_controllers_that_die_again_and_again_break_no_law(
     number = 0
     while time.monotonic() < until_s:
         number += 1
-        jobs.cluster.kubectl(
-            "scale", f"tj/job-{number % 5}", f"--replicas={4 + number % 7}", "-n", jobs.namespace
-        )
+        jobs.scale(f"job-{number % 5}", 4 + number % 7)
         time.sleep(LIFE_S)
         leader = next((controller for controller in running if is_leader(controller)), running[0])
         leader.program.kill()
@@ -201,7 +199,7 @@ def test_a_storm_of_refusals_is_ridden_out(start: Start, jobs: Jobs, proxy: Trou
         jobs.wait_for_phase(f"job-{index}", "Running", timeout_s=60)
     jobs.wait_for(lambda: len(jobs.pods()) == 40, what="all pods of all jobs", timeout_s=30)
 
-    jobs.cluster.kubectl("scale", "tj/job-0", "--replicas=2", "-n", jobs.namespace)
+    jobs.scale("job-0", 2)
     jobs.cluster.request("DELETE", jobs.path("job-1"))
 
     jobs.wait_for(lambda: len(jobs.names("job-0")) == 2, what="fewer trainers")
@@ -226,7 +224,7 @@ def test_what_happened_while_nothing_was_heard_is_seen_afterwards(
     jobs.cluster.restart_apiserver()  # ends the watches that are under way
     jobs.cluster.request("DELETE", jobs.path("gone"))
     for name in ("kept-trainer-1", "kept-trainer-2"):
-        jobs.cluster.kubectl("delete", "pod", name, "-n", jobs.namespace, "--grace-period=0", "--force")
+        jobs.cluster.request("DELETE", f"{jobs.place('pods', name)}?gracePeriodSeconds=0")
     jobs.create(training_job("new", minimum=1, maximum=2, cpu="1"))
     jobs.wait_for(lambda: not jobs.pods("gone"), what="the end of a job's pods")
     jobs.cluster.machinery.forget_history()
@@ -244,8 +242,8 @@ def test_what_happened_while_nothing_was_heard_is_seen_afterwards(
     assert {name for name in uids if now.get(name) != uids[name]} == {"kept-trainer-1", "kept-trainer-2"}
     assert writes.of("DELETE", part="/") == []
     assert [path for _, _, path in writes.calls if "gone" in path] == []
-    rows = jobs.cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events")["items"]
-    assert ("Admitted", "new") in {(event["reason"], event["regarding"]["name"]) for event in rows}
+    events = jobs.objects("events").values()
+    assert ("Admitted", "new") in {(event["reason"], event["regarding"]["name"]) for event in events}
 
 
 def has_expired(cluster: TestCluster, version: str) -> bool:
