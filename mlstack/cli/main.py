@@ -18,6 +18,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
 
 from mlstack import __version__
 from mlstack.cli import options
@@ -218,6 +220,22 @@ def _value_count(params: Sequence[Any], word: str) -> int | None:
 _GROUP_EXAMPLES = 4
 
 
+class Commands(Mapping[str, Any]):
+    """The commands of a group by name, each made when it is asked for: one run needs one of them."""
+
+    def __init__(self) -> None:
+        self.makers: dict[str, Callable[[], Any]] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.makers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.makers)
+
+    def __len__(self) -> int:
+        return len(self.makers)
+
+
 class Group(PlainHelp, TyperGroup):
     """A group of commands that shows its help when called alone and names the nearest command."""
 
@@ -295,7 +313,7 @@ class Program(Group):
         if cmd_name not in COMMANDS:
             return None
         module, group, *command = COMMANDS[cmd_name][0].split(".")
-        built = built_group(getattr(import_module(f"mlstack.cli.commands.{module}"), group))
+        built = getattr(import_module(f"mlstack.cli.commands.{module}"), group).group
         return built.commands[command[0]] if command else built
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -304,20 +322,23 @@ class Program(Group):
 
 
 @cache
-def built_group(group: typer.Typer) -> Any:
-    """Make the parser of a group, once a process: `demo` and tests run many command lines in one."""
-    return typer.main.get_command(group)
+def built_program() -> Any:
+    """Make the parser, once a process: `demo` and tests run many command lines in one."""
+    return typer.main.get_command(program)
 
 
 # --- how commands are declared ---
 
 
-class Family(typer.Typer):
-    """A group whose commands are of our own kind."""
+class Family:
+    """A group of commands, which functions become; without a name these are commands of the program."""
 
-    path = "mlstack"  # what is typed before a command
+    def __init__(self, name: str = "", help_text: str = "", *, cls: type[Group] = Group) -> None:
+        self._path = f"mlstack {name}".rstrip()  # what is typed before a command
+        self._commands, facts = Commands(), {"name": name, "help": help_text, "rich_markup_mode": None}
+        self.group = cls(commands=self._commands, **facts)  # type: ignore[arg-type]  # any map does
 
-    def command(  # type: ignore[override]  # the options are named here
+    def command(
         self,
         name: str | None = None,
         /,
@@ -347,13 +368,25 @@ class Family(typer.Typer):
         """
 
         def add(function: Function) -> Function:
-            path = f"{self.path} {name or function.__name__}"
-            lines = [text if text.startswith("mlstack ") else f"{path} {text}".rstrip() for text in examples]
-            epilog = "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
-            register = super(Family, self).command(
-                name, cls=cls, epilog=epilog, hidden=hidden, add_help_option=add_help_option
-            )
-            register(_parsed(function, takes.split(), shared or {}))
+            word = name or function.__name__
+            path = f"{self._path} {word}"
+
+            @cache
+            def make() -> Any:
+                lines = [text if text.startswith("mlstack ") else f"{path} {text}" for text in examples]
+                epilog = "\b\nExample:\n" + "\n".join(f"  {line.rstrip()}" for line in lines)
+                called = _parsed(function, takes.split(), shared or {})
+                info = CommandInfo(
+                    word,
+                    cls=cls,
+                    callback=called,
+                    epilog=epilog,
+                    hidden=hidden,
+                    add_help_option=add_help_option,
+                )
+                return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+
+            self._commands.makers[word] = make
             return function
 
         return add
@@ -391,27 +424,14 @@ def _parsed(
     return run
 
 
-_PLAIN: dict[str, Any] = {
-    "add_completion": False,
-    "rich_markup_mode": None,
-    "pretty_exceptions_enable": False,
-}
-
-
-def family(name: str = "", help_text: str = "", *, cls: type[Group] = Group) -> Family:
-    """Make a group of commands; without a name these are commands of the program."""
-    group = Family(cls=cls, help=help_text, **_PLAIN)
-    group.path = f"mlstack {name}".rstrip()
-    group.callback()(lambda: None)  # a group stays a group even when it has one command
-    return group
-
-
 program = typer.Typer(
     cls=Program,
     help=SUMMARY,
     epilog=NEXT_STEP,
     context_settings={"help_option_names": ["--help", "-h"]},
-    **_PLAIN,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 
@@ -489,7 +509,7 @@ def _internal_fault(error: Exception, words: Sequence[str], session: Session) ->
 
 
 def _run(words: list[str], session: Session) -> int:
-    command = built_group(program)
+    command = built_program()
     if os.environ.get("_MLSTACK_COMPLETE"):
         write(options.answer(command, os.environ, session))
         return 0

@@ -10,15 +10,15 @@ from typing import Any
 from mlstack import disk_cache
 from mlstack.app.document import FileKey, join_path, keys_of
 from mlstack.app.environment import Environment
-from mlstack.cli.main import family
+from mlstack.cli.main import Family
 from mlstack.cli.options import ENV, NAMES, components, duration, environments, offered, option, word
 from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.ports import Session, operations
 from mlstack.errors import NotFoundError, UsageError
 
-top = family()
-application = family("app", "The app itself.")
-env = family("env", "Environments: kubectl contexts and namespaces that components are deployed to.")
+top = Family()
+application = Family("app", "The app itself.")
+env = Family("env", "Environments: kubectl contexts and namespaces that components are deployed to.")
 
 SERVER = option("--server URL", "Take the context that leads to this API server.")
 NEW_FOLDER = option("--dir DIR", "The folder to make. Default: NAME, here.")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlstack.cli.main import DashedValueCommand, ListingGroup, family
+from mlstack.cli.main import DashedValueCommand, Family, ListingGroup
 from mlstack.cli.options import (
     ENV_OPTION,
     GIVEN,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from mlstack.app.app_dir import AppDir
     from mlstack.app.params import ParamScope
 
-component = family("component", "Components: prototypes used under a name, and plain manifests.")
-module = family("module", "Modules: folders of components, with parameters of their own.")
+component = Family("component", "Components: prototypes used under a name, and plain manifests.")
+module = Family("module", "Modules: folders of components, with parameters of their own.")
 
 KNOWN = word("NAME", "The component.", components)
 
@@ -101,8 +101,8 @@ def remove_module(
 
 # --- parameters ---
 
-top = family()
-param = family("param", "Parameters, at every level of an app.")
+top = Family()
+param = Family("param", "Parameters, at every level of an app.")
 
 
 @param.command(
@@ -252,7 +252,7 @@ class ImportGroup(ListingGroup):
     default = "files"
 
 
-imports = family(
+imports = Family(
     "import",
     "Take over what exists: `import FILE` takes manifests, the commands below what tools write.",
     cls=ImportGroup,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlstack.cli import page, run_reporter, views_deploy
-from mlstack.cli.main import ListingGroup, family
+from mlstack.cli.main import Family, ListingGroup
 from mlstack.cli.options import (
     CLUSTER,
     CONFIRMED,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mlstack.deploy.plan import ApplyPlan
     from mlstack.operations.status import StatusResult, UnlockPlan
 
-top = family()
+top = Family()
 
 CHECK_IMAGES = option(
     "--check-images",
@@ -270,7 +270,7 @@ def _expired(session: Session) -> list[str]:
 
 # --- what became of it ---
 
-history = family(
+history = Family(
     "history",
     "What was applied to an environment: `history [ENV]` lists, `show` prints one revision, `diff`"
     " compares two. `mlstack rollback` goes back to one.",

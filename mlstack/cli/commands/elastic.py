@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from mlstack.cli import options, page
-from mlstack.cli.main import family
+from mlstack.cli.main import Family
 from mlstack.cli.options import NAMES, offered, option
 from mlstack.cli.output import say, write
 from mlstack.cli.ports import Session, own_namespace, read_text
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _GOALS = ("case1", "case2", "case2-roomy", "jct", "validation")
 
-commands = family("elastic", "Training jobs that grow and shrink with the room there is.")
+commands = Family("elastic", "Training jobs that grow and shrink with the room there is.")
 
 CONTEXT = option(
     "--context NAME", "The kubectl context. Default: the current one; in a pod, its service account."

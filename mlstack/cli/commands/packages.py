@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli import page
-from mlstack.cli.main import FreeOptionsCommand, family
+from mlstack.cli.main import Family, FreeOptionsCommand
 from mlstack.cli.options import ENV_OPTION, NAMES, installable, offered, option, prototypes, registries, word
 from mlstack.cli.options import examples as offer_examples
 from mlstack.cli.options import packages as offer_packages
@@ -16,7 +16,7 @@ from mlstack.cli.page import emit, emit_objects, table_text
 from mlstack.cli.ports import Session, operations
 from mlstack.errors import UsageError
 
-registry = family("registry", "Registries: where packages come from.")
+registry = Family("registry", "Registries: where packages come from.")
 
 NEW = word("NAME", "The app's own name for the registry.")
 KNOWN = word("NAME", "The app's name for the registry.", registries)
@@ -118,9 +118,9 @@ def lint(session: Session, place: Path = LINTED_DIR) -> object:
 
 # --- packages ---
 
-top = family()
-pkg = family("pkg", "Packages: prototypes under one version, pinned by digest.")
-prototype = family("prototype", "Prototypes: what components are made from.")
+top = Family()
+pkg = Family("pkg", "Packages: prototypes under one version, pinned by digest.")
+prototype = Family("prototype", "Prototypes: what components are made from.")
 
 
 # --- pkg ---

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mlstack import __version__
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
-from mlstack.cli.main import family, main
+from mlstack.cli.main import Family, main
 from mlstack.cli.options import option, word
 from mlstack.cli.output import write
 from mlstack.cli.ports import Ports, Session, operations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mlstack.kube.client import Cluster
     from mlstack.testing.controllers import Simulation
 
-top = family()
+top = Family()
 
 CONTEXTS = ("minikube", "gke")
 APP = "my-kubeflow"

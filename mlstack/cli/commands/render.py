@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack import __version__
 from mlstack.cli import page
-from mlstack.cli.main import ListingGroup, PolicyCommand, family
+from mlstack.cli.main import Family, ListingGroup, PolicyCommand
 from mlstack.cli.options import GIVEN, option, policy_sets
 from mlstack.cli.output import escaped, json_escaped, say
 from mlstack.cli.page import document, emit_objects
@@ -23,13 +23,13 @@ from mlstack.objects import masking
 if TYPE_CHECKING:
     from mlstack.objects.kube_object import KubeObject
 
-top = family()
-images = family(
+top = Family()
+images = Family(
     "images",
     "The container images of environments: `images [ENV]...` lists them, `copy` brings them elsewhere.",
     cls=ListingGroup,
 )
-policies = family("policy", "What `validate --policy` asks of objects, with the reason and the fix of each.")
+policies = Family("policy", "What `validate --policy` asks of objects, with the reason and the fix of each.")
 
 
 OUT_DIR = option("--out DIR", "Write one file an object into a folder.")

@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import typer
 
-from mlstack.cli.main import DashedValueCommand, FreeOptionsCommand, family
+from mlstack.cli.main import DashedValueCommand, Family, FreeOptionsCommand
 from mlstack.cli.options import option, word
 from mlstack.cli.ports import Session
 from mlstack.errors import UsageError
 
 
 def call(command_class: type[Any], *words: str) -> tuple[list[str], list[str], str | None]:
-    group = family("test")
+    group = Family("test")
     calls: list[tuple[list[str], list[str], str | None]] = []
 
     @group.command(cls=command_class, takes="")
@@ -27,9 +26,7 @@ def call(command_class: type[Any], *words: str) -> tuple[list[str], list[str], s
         calls.append(([*words], [*sets], env))
         return 0
 
-    typer.main.get_command(group).main(
-        ["run", *words], prog_name="mlstack", standalone_mode=False, obj=Session()
-    )
+    group.group.main(["run", *words], prog_name="mlstack", standalone_mode=False, obj=Session())
     return calls[0]
 
 
