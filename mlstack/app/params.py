@@ -33,7 +33,7 @@ _INTEGER = r"[+-]?[0-9]{1,30}"
 _INTEGERS = range(-(2**63), 2**63)  # what Kubernetes can hold; longer ones stay text and fail the schema
 _NUMBER = r"[+-]?([0-9]{1,30}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
 _NULLS = {"null": None, '"null"': "null", "'null'": "null"}
-_REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+_REFUSED = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]"
 
 
 class Items(dict[int, Any]):
@@ -207,12 +207,13 @@ def refused_characters(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath
     as `U+0000`.
     """
     if isinstance(value, str):
-        match = _REFUSED.search(value)
+        match = None if value.isprintable() else re.search(_REFUSED, value)
         if match:
             yield path, f"U+{ord(match.group()):04X}"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            shown = (*path, _REFUSED.sub("?", str(key)))
+            name = str(key)
+            shown = (*path, name if name.isprintable() else re.sub(_REFUSED, "?", name))
             yield from refused_characters(key, shown)
             yield from refused_characters(inner, shown)
     elif isinstance(value, list | tuple):

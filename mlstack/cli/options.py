@@ -36,7 +36,7 @@ MISSING = Parameter.empty  # what is declared without a default
 # --- completion ---
 
 # A word that every shell takes as it stands, wherever it stands.
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9._/,:@+-][A-Za-z0-9._/,:=@+-]*")
+_PLAIN_WORD = r"[A-Za-z0-9._/,:@+-][A-Za-z0-9._/,:=@+-]*"
 
 
 def answer(command: Any, environ: MutableMapping[str, str], session: Any) -> str:
@@ -62,7 +62,7 @@ def answer(command: Any, environ: MutableMapping[str, str], session: Any) -> str
             for item in offered:
                 text = (item.help or "").replace(NAMES, "")
                 item.help = " ".join(re.sub(r"[^\w .,;()/-]", "", text, flags=re.ASCII).split())
-            return [item for item in offered if _PLAIN_WORD.fullmatch(item.value)]
+            return [item for item in offered if re.fullmatch(_PLAIN_WORD, item.value)]
 
     try:
         _join_words(environ)

@@ -193,20 +193,18 @@ def escaped(text: str, *, kept: str = "\n\t") -> str:
         rest = rest.replace(character, "")
     if rest.isascii() and rest.isprintable():
         return text
-    from mlstack.yaml.write import UNSEEN
+    from mlstack.yaml.write import respell_unseen
 
-    return UNSEEN.sub(
-        lambda match: match[0] if match[0] in kept else match[0].encode("unicode_escape").decode(), text
-    )
+    return respell_unseen(text, lambda char: char if char in kept else char.encode("unicode_escape").decode())
 
 
 def json_escaped(document: str) -> str:
     r"""Give a JSON document in which every such character stands as `\u…`; it says the same as before."""
     if document.isascii() and "\x7f" not in document:
         return document
-    from mlstack.yaml.write import UNSEEN, write_code
+    from mlstack.yaml.write import respell_unseen, write_code
 
-    return UNSEEN.sub(lambda match: match[0] if match[0] == "\n" else write_code(match[0]), document)
+    return respell_unseen(document, lambda char: char if char == "\n" else write_code(char))
 
 
 def indented(message: str) -> str:

@@ -424,7 +424,7 @@ def grant_commands(missing: Mapping[tuple[str, str], Sequence[str]], *, name: st
 
 # --- webhooks and policies before what is kept of an environment, named when they refuse ---
 
-_WEBHOOK = re.compile(r'admission webhook [`"]([^`"]+)[`"](?: denied the request)?:? ?')
+_WEBHOOK = r'admission webhook [`"]([^`"]+)[`"](?: denied the request)?:? ?'
 _EXEMPT = f"let it pass what has the label {MANAGED_BY_LABEL}={MANAGER}"
 
 
@@ -436,7 +436,7 @@ def explained(
     try:
         yield
     except (ForbiddenError, InvalidError, TransientError) as error:
-        webhook = _WEBHOOK.search(error.message)
+        webhook = re.search(_WEBHOOK, error.message)
         is_policy = "ValidatingAdmissionPolicy" in error.message or getattr(error, "why", "") == "policy"
         text = error.message.removeprefix(f"`{ref}`: ").removeprefix(f"`{ref}` is refused: ")
         is_silent = isinstance(error, TransientError)

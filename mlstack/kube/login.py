@@ -284,7 +284,7 @@ def read_token(resolved: ContextLogin, source: TokenFile) -> Proof:
 # --- credential plug-ins ---
 
 _KIND = "ExecCredential"
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)"
 _NEVER_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # Go's time that was never set
 
 
@@ -337,7 +337,7 @@ def read_answer(plugin: Plugin, output: bytes) -> Proof:
     token, cert_pem, key_pem = (kubeconfig.text_of(status, key) for key in keys)
     expires_s, time = None, status.get("expirationTimestamp")
     try:
-        if time is not None and _TIME.fullmatch(time):
+        if time is not None and re.fullmatch(_TIME, time):
             expires_s = datetime.fromisoformat(time).timestamp()
         elif time is not None:
             raise ValueError

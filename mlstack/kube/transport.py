@@ -329,16 +329,16 @@ MESSAGE_LIMIT = 400
 FILES_ELSEWHERE = "bring large files in an image or a volume, and name them in the object"
 UNKNOWN_KIND = "install what defines it first; `kubectl api-resources` lists what there is"
 
-_CONFLICT = re.compile(r'conflict with "(?P<manager>[^"]*)"(?: with subresource "(?P<subresource>[^"]*)")?')
-_WEBHOOK = re.compile(r'(?:failed calling|admission) webhook "(?P<name>[^"]+)"')
-_LIMIT_RANGE = re.compile(r"(usage|max limit to request ratio) per (Container|Pod|PersistentVolumeClaim) is ")
+_CONFLICT = r'conflict with "(?P<manager>[^"]*)"(?: with subresource "(?P<subresource>[^"]*)")?'
+_WEBHOOK = r'(?:failed calling|admission) webhook "(?P<name>[^"]+)"'
+_LIMIT_RANGE = r"(usage|max limit to request ratio) per (Container|Pod|PersistentVolumeClaim) is "
 _CONVERSION = re.compile(r"conversion webhook for (?P<name>\S+, Kind=\S+) failed: (?P<why>.*)", re.DOTALL)
-_WARNING = re.compile(r'\b\d{3} \S+ "((?:[^"\\]|\\.)*)"')
+_WARNING = r'\b\d{3} \S+ "((?:[^"\\]|\\.)*)"'
 _SHORT_VALUE = re.compile(
     r'("(?:[^"\\]|\\.){0,40}"|\["(?:[^"\\]|\\.){0,40}"\]|-?[\d.]{1,20}|null|true|false|\{\}|\[\]): (.*)',
     re.DOTALL,
 )
-_PLAIN_TEXT = re.compile(r"[A-Za-z]+(?:['-][a-z]+)* \S")  # no Go value has a blank after its first letters
+_PLAIN_TEXT = r"[A-Za-z]+(?:['-][a-z]+)* \S"  # no Go value has a blank after its first letters
 _GO_VALUE = "got &value.valueUnstructured{Value:"
 _UNTYPED = re.compile(
     r"failed to (?:create typed \w+ object \([^)]*\)|convert new object \([^)]*\) to proper version): "
@@ -413,7 +413,7 @@ def error_of(code: int, body: Any, *, subject: str, namespace: str = "", kind: s
 
 def warnings_of(headers: Iterable[str]) -> tuple[str, ...]:
     """Give the texts of the answer's `Warning` headers, each once."""
-    texts = (re.sub(r"\\(.)", r"\1", text) for header in headers for text in _WARNING.findall(header))
+    texts = (re.sub(r"\\(.)", r"\1", text) for header in headers for text in re.findall(_WARNING, header))
     return tuple(dict.fromkeys(texts))
 
 
@@ -445,9 +445,9 @@ def _forbidden(answer: _Refusal) -> ClusterError:
         hint = f"wait until `kubectl get namespace {namespace}` finds nothing, then try again"
     elif "exceeded quota" in text or "failed quota" in text:
         why, hint = "quota", f"see `kubectl describe quota -n {namespace}`"
-    elif _LIMIT_RANGE.search(text):
+    elif re.search(_LIMIT_RANGE, text):
         why, hint = "quota", f"see `kubectl describe limitrange -n {namespace}`"
-    elif "ValidatingAdmissionPolicy '" in text or _WEBHOOK.search(answer.message):
+    elif "ValidatingAdmissionPolicy '" in text or re.search(_WEBHOOK, answer.message):
         why, hint = "policy", "a policy of the cluster refuses it"
     elif "attempting to grant RBAC permissions" in text:
         why, message = "escalation", f"{subject} grants rights that you do not have yourself: {_short(text)}"
@@ -472,7 +472,7 @@ def _conflict(answer: _Refusal) -> ClusterError:
     conflicts = []
     for cause in answer.causes:
         if cause.get("reason") == "FieldManagerConflict":
-            parts = _CONFLICT.search(str(cause.get("message") or ""))
+            parts = re.search(_CONFLICT, str(cause.get("message") or ""))
             manager, subresource = parts.group("manager", "subresource") if parts else ("", "")
             path = str(cause.get("field") or "")
             conflicts.append(FieldConflict(manager=manager, path=path, subresource=subresource or ""))
@@ -519,7 +519,7 @@ def _cause(cause: Mapping[str, Any], kind: str) -> Cause:
 def _internal(answer: _Refusal) -> ClusterError:
     subject, message = answer.subject, answer.message
     hint = "see that the service behind the webhook runs, then try again"
-    if webhook := _WEBHOOK.search(message):
+    if webhook := re.search(_WEBHOOK, message):
         why = _short(message.rpartition("failed to call webhook: ")[2])
         text = f"{subject}: admission webhook `{webhook['name']}` does not answer: {why}"
         more = "if the webhook itself keeps it from starting, delete the webhook's configuration first"
@@ -581,7 +581,7 @@ def _readable(message: str, *, secret: bool) -> str:
     short = _SHORT_VALUE.fullmatch(rest)
     if short and not secret:
         return f"{head}{short[1]}: {short[2]}"
-    if _PLAIN_TEXT.match(rest):  # rules about changes are told without the value
+    if re.match(_PLAIN_TEXT, rest):  # rules about changes are told without the value
         return f"{head}{rest}"
     tail = rest.rpartition("}: ")[2] if "}: " in rest else rest.rpartition('": ')[2]
     return f"{head}{tail}" if tail and tail != rest and len(tail) < MESSAGE_LIMIT else f"{head}invalid value"

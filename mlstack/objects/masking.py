@@ -73,7 +73,7 @@ class Secrets:
         if not self._forms:
             return text
         spans = set(self._spans(text))
-        if _ESCAPED.search(text) is not None:  # a program has escaped something
+        if re.search(_ESCAPED, text) is not None:  # a program has escaped something
             plain, edges = _unescaped(text)
             spans |= {(edges[start], edges[end]) for start, end in self._spans(plain)}
         parts: list[str] = []
@@ -157,7 +157,7 @@ def _weight(text: str) -> int:
 
 # How JSON, YAML, Go, Python, C, HTML and addresses write characters, even one inside the other; blanks
 # may have been joined, and quotes doubled.
-_ESCAPED = re.compile(
+_ESCAPED = (
     r"""(?:\\+x[0-9A-Fa-f]{2})+|(?:\\+u[0-9A-Fa-f]{4})+|\\+U[0-9A-Fa-f]{8}|\\+[abfnrtv0"'/]?|(?:%[0-9A-Fa-f]{2})+"""
     r"""|&(?:\#x?[0-9A-Fa-f]{1,6}|amp|lt|gt|quot|apos);|\s+|'+"""
 )
@@ -170,7 +170,7 @@ def _unescaped(text: str) -> tuple[str, list[int]]:
     plain: list[str] = []
     edges: list[int] = []
     at = 0
-    for match in _ESCAPED.finditer(text):
+    for match in re.finditer(_ESCAPED, text):
         piece = _meant(match[0])
         plain += [text[at : match.start()], piece]
         edges += [*range(at, match.start()), *[match.start()] * len(piece)]

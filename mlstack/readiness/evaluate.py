@@ -50,7 +50,7 @@ PATIENCE_S = 2.0
 
 _LONGEST = 200  # characters of a line
 _MOST = 20  # crashes whose logs are read: the reasons of more look alike
-_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
 class Logs:
@@ -92,7 +92,7 @@ class Logs:
         except ClusterError as error:  # a node that is away, a pod that is gone: the reason is known without
             self._is_closed = self._is_closed or isinstance(error, ForbiddenError)
             return ()
-        shown = masking.mask_text(_CONTROLS.sub("", text), self._secrets)
+        shown = masking.mask_text(re.sub(_CONTROLS, "", text), self._secrets)
         lines = [line.strip() for line in shown.splitlines() if line.strip()][-LINES:]
         return tuple(f"{line[:_LONGEST]}…" if len(line) > _LONGEST else line for line in lines)
 

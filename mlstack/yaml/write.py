@@ -258,9 +258,10 @@ _BEYOND = (
 )
 # Written as what it is not: to compile a class with a range of a million characters takes 3 ms.
 _JOINERS = "(?<![^\0-\u024f])[\u200c\u200d]|[\u200c\u200d](?![^\0-\u024f])"
-UNSEEN = re.compile(f"[\t\n{UNSEEN_SET}{_BEYOND}]|{_JOINERS}")
-_NOT_CARRIED = re.compile("[\x00\ud800-\udfff]")
-_ESCAPED = re.compile(f'["\\\\\t\n{UNSEEN_SET}]|{_JOINERS}')
+# These are compiled when they are first used; `re` keeps them.
+_UNSEEN = f"[\t\n{UNSEEN_SET}{_BEYOND}]|{_JOINERS}"
+_NOT_CARRIED = "[\x00\ud800-\udfff]"
+_ESCAPED = f'["\\\\\t\n{UNSEEN_SET}]|{_JOINERS}'
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _MEMO_LENGTH = 200
 
@@ -284,14 +285,15 @@ def write_string(text: str) -> str:
 
 def check_carried(text: str) -> None:
     """Refuse what neither YAML nor Kubernetes can carry."""
-    if match := _NOT_CARRIED.search(text):
+    is_odd = "\0" in text or not text.isascii()
+    if is_odd and (match := re.search(_NOT_CARRIED, text)):
         raise ValueError(f"a string cannot hold the character U+{ord(match[0]):04X}")
 
 
 def write_double_quoted(text: str) -> str:
     """Write a string in double quotes, with escapes that JSON and YAML share."""
     check_carried(text)
-    return f'"{_ESCAPED.sub(lambda match: _SHORT_ESCAPES.get(match[0]) or write_code(match[0]), text)}"'
+    return f'"{re.sub(_ESCAPED, lambda match: _SHORT_ESCAPES.get(match[0]) or write_code(match[0]), text)}"'
 
 
 def write_scalar(value: Scalar) -> str:
@@ -320,12 +322,17 @@ def write_scalar(value: Scalar) -> str:
 def _write_string(text: str) -> str:
     if not needs_quotes(text):
         return text
-    if ('"' in text or "\\" in text) and not UNSEEN.search(text):
+    if ('"' in text or "\\" in text) and not re.search(_UNSEEN, text):
         return "'" + text.replace("'", "''") + "'"
     return write_double_quoted(text)
 
 
 _remembered = lru_cache(maxsize=16384)(_write_string)
+
+
+def respell_unseen(text: str, spelled: Callable[[str], str]) -> str:
+    """Give a text in which each character that a terminal obeys or hides is as `spelled` writes it."""
+    return re.sub(_UNSEEN, lambda match: spelled(match[0]), text)
 
 
 def write_code(character: str) -> str:
@@ -340,7 +347,7 @@ def write_code(character: str) -> str:
 _LONGEST_KEY = 500
 # A literal block is exact when nothing in it needs an escape, its first line shows the indentation, and no
 # line starts with a tab or consists of blanks.
-_LITERAL = re.compile(f"[^ \t\n{UNSEEN_SET}][^{UNSEEN_SET}]*")
+_LITERAL = f"[^ \t\n{UNSEEN_SET}][^{UNSEEN_SET}]*"
 _DOUBTFUL_LINE = re.compile(r"^(?:\t|[ \t]+$)", re.MULTILINE)
 
 
@@ -390,9 +397,9 @@ def _sequence(value: Iterable[Any], head: str, indent: str, out: _Out) -> None:
 
 
 def _text(value: str, indent: str) -> str:
-    if "\n" not in value or not _LITERAL.fullmatch(value) or _DOUBTFUL_LINE.search(value):
+    if "\n" not in value or not re.fullmatch(_LITERAL, value) or _DOUBTFUL_LINE.search(value):
         return write_string(value)
-    if not value.isascii() and UNSEEN.search(value.replace("\n", "").replace("\t", "")):
+    if not value.isascii() and re.search(_UNSEEN, value.replace("\n", "").replace("\t", "")):
         return write_string(value)
     body = value.rstrip("\n")
     ends = len(value) - len(body)
