@@ -83,12 +83,12 @@ def _values(
     origins: dict[KeyPath, Origin] = {(name,): Origin(f"prototype {alias}") for name in values}
     if request.example is not None:
         for key, value in _example(prototype, request.example).params.items():
-            name = overrides.canonical_name(prototype, key)
+            name = params.canonical_name(prototype, key)
             if name != "name" or request.name is None:
                 values[name], origins[(name,)] = value, Origin(f"example {request.example}")
     for key, value, origin in _of_files(request):
         try:
-            name = overrides.canonical_name(called, key)
+            name = params.canonical_name(called, key)
         except NotFoundError as error:
             error.where = str(origin)
             raise
@@ -103,7 +103,7 @@ def _values(
     idle = [name for name in values if called.param(name).deprecated == NO_EFFECT]
     values = {name: value for name, value in values.items() if name not in idle}
     typed = [name.partition(".")[0] for name in request.texts]
-    notes = [note for name in typed for note in params.renamed(name, overrides.canonical_name(called, name))]
+    notes = [note for name in typed for note in params.renamed(name, params.canonical_name(called, name))]
     return values, origins, (*notes, *(f"`{name}` has no effect any more" for name in idle))
 
 

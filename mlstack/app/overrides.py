@@ -15,6 +15,7 @@ from mlstack.app.files import decrypt, is_encrypted
 from mlstack.app.params import (
     Layer,
     ParamFault,
+    canonical_name,
     inner_param,
     nested,
     overlaid,
@@ -22,10 +23,10 @@ from mlstack.app.params import (
     parse_text,
     spelling_table,
 )
-from mlstack.app.prototype import NO_EFFECT, Param, Prototype
+from mlstack.app.prototype import Param, Prototype
 from mlstack.dataclass import dataclass
-from mlstack.errors import ConfigError, NotFoundError, UnknownParamError, UsageError
-from mlstack.names import did_you_mean, nearest, not_found
+from mlstack.errors import ConfigError, NotFoundError, UsageError
+from mlstack.names import did_you_mean, not_found
 from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
@@ -109,6 +110,32 @@ class Overrides:
             keys.append((owner, str(path[0]), option.origin))
         return keys
 
+    def refuse_undeclared(self, app: AppReader, environment: str | None) -> None:
+        """Refuse values that no component of an app declares: a typed name is meant."""
+        every = app.component_files
+        declared: set[str] = set()
+        for owner, name, origin in self.keys(every):
+            if owner is not None:
+                if owner not in every:
+                    hint = "mlstack component list"
+                    raise not_found(f"no component `{owner}`", owner, every, where=str(origin), hint=hint)
+                app.component_with_params(owner)
+                continue
+            declared = declared or app.spellings_of(app.components(), environment)
+            if name in declared:
+                continue
+            message, is_component = f"no component has a parameter `{name}`", name in every
+            hint = did_you_mean(name, [*declared, *every], "mlstack param list")
+            own = [component for component in app.components() if isinstance(component, Component)]
+            charts = [c.full_name for c in own if (p := app.prototype_of(c)).chart and name in p.params]
+            if charts:
+                message = f"`{name}` is a value of a chart, which takes none that is meant for all components"
+                hint = f"--set {charts[0]}.{name}=VALUE"
+            if is_component:
+                message = f"`{name}` is a component, no parameter"
+                hint = f"--set {name}.PARAM=VALUE, or in a file `components: {{{name}: {{PARAM: VALUE}}}}`"
+            raise param_error([ParamFault(message, str(origin), hint, names_nothing=not is_component)])
+
     def plain(self) -> dict[str, Any]:
         """Write them as plain data, without their origins; empty if there are none."""
         files = [
@@ -135,36 +162,6 @@ class Overrides:
         return cls(files=files, sets=tuple(sets))
 
 
-NO_OVERRIDES = Overrides()
-
-
-def refuse_undeclared(overrides: Overrides, app: AppReader, environment: str | None) -> None:
-    """Refuse values given for one run that no component of an app declares: a typed name is meant."""
-    every = app.component_files
-    declared: set[str] = set()
-    for owner, name, origin in overrides.keys(every):
-        if owner is not None:
-            if owner not in every:
-                hint = "mlstack component list"
-                raise not_found(f"no component `{owner}`", owner, every, where=str(origin), hint=hint)
-            app.component_with_params(owner)
-            continue
-        declared = declared or app.spellings_of(app.components(), environment)
-        if name in declared:
-            continue
-        message, is_component = f"no component has a parameter `{name}`", name in every
-        hint = did_you_mean(name, [*declared, *every], "mlstack param list")
-        own = [component for component in app.components() if isinstance(component, Component)]
-        charts = [c.full_name for c in own if (p := app.prototype_of(c)).chart and name in p.params]
-        if charts:
-            message = f"`{name}` is a value of a chart, which takes none that is meant for all components"
-            hint = f"--set {charts[0]}.{name}=VALUE"
-        if is_component:
-            message = f"`{name}` is a component, no parameter"
-            hint = f"--set {name}.PARAM=VALUE, or in a file `components: {{{name}: {{PARAM: VALUE}}}}`"
-        raise param_error([ParamFault(message, str(origin), hint, names_nothing=not is_component)])
-
-
 def parse_set(text: str, *, option: str = "--set") -> SetOption:
     r"""Read `key=value` or `component.key=value`; `\.` is a dot inside a key.
 
@@ -172,30 +169,10 @@ def parse_set(text: str, *, option: str = "--set") -> SetOption:
     """
     key, equals, value = text.partition("=")
     path = split_path(key)
-    if not equals or not is_key(path):
+    if not equals or "" in path:
         hint = f"write {option} num_workers=2 or {option} cnn.num_workers=2"
         raise UsageError(f"`{option} {text}` is not `key=value`", hint=hint)
     return SetOption(path, value, option != "--set", option)
-
-
-def is_key(path: KeyPath) -> bool:
-    """Tell whether a path can be that of a parameter: no part of it is empty."""
-    return "" not in path
-
-
-def canonical_name(prototype: Prototype, name: str) -> str:
-    """Give the canonical spelling of a parameter; old spellings and `-` for `_` are understood."""
-    table = spelling_table(prototype.params)
-    for spelling in (name, name.replace("-", "_")):
-        if spelling in table:
-            return table[spelling]
-    if prototype.is_open:
-        return name
-    current = prototype.current_names(name)
-    near = next(filter(None, current), None) or nearest(name, table)
-    hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {prototype.name}"
-    hint = NO_EFFECT if current == {None} else hint
-    raise UnknownParamError(f"prototype `{prototype.name}` has no parameter `{name}`", hint=hint)
 
 
 def typed(prototype: Prototype, texts: Mapping[str, str | None]) -> dict[str, Any]:

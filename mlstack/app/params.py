@@ -13,6 +13,7 @@ from typing import Any
 from mlstack.app.document import AppDocument, FieldReader, Origin, join_path
 from mlstack.app.prototype import (
     FROM_ENV,
+    NO_EFFECT,
     Param,
     Prototype,
     reference_paths,
@@ -548,6 +549,21 @@ def spelling_table(params: Mapping[str, Param]) -> dict[str, str]:
     """
     table = {name: name for name in params}
     return table | {alias: name for name, param in params.items() for alias in param.aliases}
+
+
+def canonical_name(prototype: Prototype, name: str) -> str:
+    """Give the canonical spelling of a parameter; old spellings and `-` for `_` are understood."""
+    table = spelling_table(prototype.params)
+    for spelling in (name, name.replace("-", "_")):
+        if spelling in table:
+            return table[spelling]
+    if prototype.is_open:
+        return name
+    current = prototype.current_names(name)
+    near = next(filter(None, current), None) or nearest(name, table)
+    hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {prototype.name}"
+    hint = NO_EFFECT if current == {None} else hint
+    raise UnknownParamError(f"prototype `{prototype.name}` has no parameter `{name}`", hint=hint)
 
 
 def renamed(spelling: str, name: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from mlstack.app import document as documents
 from mlstack.app import files, layout
@@ -28,7 +28,6 @@ from mlstack.app.environment import (
     parse_snapshot,
 )
 from mlstack.app.files import AppFiles, SecretValues
-from mlstack.app.overrides import NO_OVERRIDES, Overrides, refuse_undeclared
 from mlstack.app.package import Vendor
 from mlstack.app.params import Declared, Layer, Resolved, layer_of, spelling_table
 from mlstack.app.prototype import SOPS, Need, Prototype, encrypted_values
@@ -39,6 +38,9 @@ from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.names import check_mlstack, did_you_mean, not_found
 from mlstack.yaml.read import KeyPath
+
+if TYPE_CHECKING:
+    from mlstack.app.overrides import Overrides
 
 _LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
 
@@ -471,7 +473,7 @@ class AppReader:
     # --- parameters ---
 
     def layers(
-        self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
+        self, component: Component, environment: str | None = None, overrides: Overrides | None = None
     ) -> list[Layer]:
         """Give the layers of a component's parameters above the prototype's defaults, lowest first.
 
@@ -511,7 +513,7 @@ class AppReader:
         return self._shared[modules]
 
     def resolve(
-        self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
+        self, component: Component, environment: str | None = None, overrides: Overrides | None = None
     ) -> Resolved:
         """Resolve a component's parameters; the prototype's schema is checked apart (`check_params`).
 
@@ -521,7 +523,7 @@ class AppReader:
         prototype = self.prototype_of(component, environment)
         layers = self.layers(component, environment, overrides)
         if overrides:
-            refuse_undeclared(overrides, self, environment)
+            overrides.refuse_undeclared(self, environment)
         key = f"{prototype.full_name} {prototype.version} {prototype.digest}"
         if key not in self._declarations:
             self._declarations[key] = Declared.of(prototype)

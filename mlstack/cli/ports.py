@@ -265,11 +265,13 @@ class Session:
         return operation(**given, **further)
 
     @cached_property
-    def overrides(self) -> Overrides:
+    def overrides(self) -> Overrides | None:
         """The parameters given for one run, read once: `--values -` is stdin."""
+        options, texts = self.options, []
+        if not (options.sets or options.values or options.set_strings or options.set_files):
+            return None
         from mlstack.app.overrides import read
 
-        options, texts = self.options, []
         for word in options.set_files:
             key, equals, file = word.partition("=")
             texts.append(f"{key}={read_text(Path(file))}" if equals else word)

@@ -101,8 +101,8 @@ def approve(plan: ApplyPlan, *, now_s: float, salt: str) -> dict[str, Any]:
     cluster = changes.cluster
     if cluster is None or not guard.is_known(cluster):
         raise ClusterError("the cluster does not say who it is, so a plan could be applied to any other")
-    overrides = target.overrides.plain()
-    overrides_digest = digest(_text(overrides), salt, costly=state.has_secrets) if target.overrides else ""
+    overrides = target.overrides.plain() if target.overrides else {}
+    overrides_digest = digest(_text(overrides), salt, costly=state.has_secrets) if overrides else ""
     identity = {"uid": cluster.uid, "ca": cluster.ca, "server": cluster.server}
     return {
         "apiVersion": API_VERSION,
@@ -221,12 +221,12 @@ def target_of(document: PlanData, target: Target) -> Target:
     )
 
 
-def _overrides(document: PlanData, given: Overrides) -> Overrides:
+def _overrides(document: PlanData, given: Overrides | None) -> Overrides:
     if document["overrides"] or not document["overridesDigest"]:
         if given:
             raise UsageError("a plan holds its parameters", hint="leave `--set` and `--values` out")
         return Overrides.from_plain(document["overrides"])
-    text = _text(given.plain())
+    text = _text(given.plain()) if given else ""
     if given and digest(text, document["salt"], costly=document["costly"]) == document["overridesDigest"]:
         return given
     raise UsageError(

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlstack import programs
 from mlstack.app.app import ReadyRules
-from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
-from mlstack.app.overrides import Overrides
 from mlstack.dataclass import Record
 from mlstack.deploy.changes import Change, ChangeAction
 from mlstack.errors import (
@@ -40,6 +38,10 @@ from mlstack.objects.kube_object import (
 )
 from mlstack.render import render
 
+if TYPE_CHECKING:
+    from mlstack.app.app_dir import AppDir
+    from mlstack.app.overrides import Overrides
+
 _QUESTIONS = 6  # asked side by side as soon as it is known that the cluster is the right one
 
 
@@ -59,7 +61,7 @@ class Target(Record):
     app: AppDir
     environment: str
     components: Sequence[str] = ()  # and modules; none means all that the environment deploys
-    overrides: Overrides = field(default_factory=Overrides)
+    overrides: Overrides | None = None
     context: str | None = None  # another kubectl context for this run; the cluster must be the same
     namespace: str | None = None  # another one, for this run
     # Secret values that cannot be read may be made up: nothing is compared or written.

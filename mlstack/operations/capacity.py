@@ -6,11 +6,10 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlstack.app import layout
 from mlstack.app.environment import ClusterSnapshot, Prices, is_kept_label
-from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.reader import AppReader
 from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import Record
@@ -25,6 +24,9 @@ from mlstack.readiness.capacity import NO_ROOM, Fit, NodePool, fits, footprint
 from mlstack.readiness.placement import HOST, NodeRoom, PodSet, anti_terms, matches, spread
 from mlstack.readiness.rule import ODD
 from mlstack.render import render
+
+if TYPE_CHECKING:
+    from mlstack.app.overrides import Overrides
 
 # --- footprint: what an environment takes, component by component, and what that costs ---
 
@@ -64,7 +66,7 @@ def footprint_of(
     environment: str,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = NO_OVERRIDES,
+    overrides: Overrides | None = None,
 ) -> FootprintResult:
     """Add up what an environment takes; arguments as of `render.load`."""
     prices = app.prices(environment)
@@ -300,7 +302,7 @@ def fits_snapshot(
     snapshot: ClusterSnapshot,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = NO_OVERRIDES,
+    overrides: Overrides | None = None,
 ) -> FitsResult:
     """Judge whether a cluster had room for all that an environment brings; other arguments as above."""
     state = render.load(app, environment, components=components, overrides=overrides, stand_ins=True)

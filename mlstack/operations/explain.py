@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app import layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import AppDocument, join_path, split_path
-from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import (
     GLOBAL_LAYERS,
     Layer,
@@ -37,6 +36,9 @@ from mlstack.render.component import Loader
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.render import NO_FIELD, ComponentTrials, Reach, loader_for, path_text
 from mlstack.yaml.read import KeyPath
+
+if TYPE_CHECKING:
+    from mlstack.app.overrides import Overrides
 
 
 class ExplainedSetting(Record):
@@ -101,7 +103,7 @@ def explain_param(
     parameter: str | None = None,
     *,
     environment: str | None = None,
-    overrides: Overrides = NO_OVERRIDES,
+    overrides: Overrides | None = None,
 ) -> ExplainResult:
     """Explain one parameter of a component, or all of them.
 
@@ -194,7 +196,7 @@ def explain_field(
     field: str,
     *,
     environment: str,
-    overrides: Overrides = NO_OVERRIDES,
+    overrides: Overrides | None = None,
 ) -> ExplainedField:
     """Explain a field of an object: the line that wrote it, the patch, the parameters and who set these.
 
@@ -369,7 +371,7 @@ def lint_params(app: AppDir, *, components: Sequence[str] = ()) -> LintResult:
     chosen = {component.full_name for component in app.selected(None, components)}
     names: Sequence[str | None] = app.environment_names or (None,)
     uses = _uses(app, names, chosen)
-    loaders = {name: loader_for(app, name, NO_OVERRIDES) for name in names}
+    loaders = {name: loader_for(app, name) for name in names}
     findings: list[LintFinding] = []
     for group in _by_line(uses):
         judged = [_judged(use, loaders) for use in group]

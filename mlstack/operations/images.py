@@ -12,7 +12,6 @@ from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import join_path, split_path
 from mlstack.app.edit import EditedFile, changed_texts
-from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import IMAGE_MARK, ParamScope, Resolved, at, inner_schema, nested
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
@@ -25,6 +24,7 @@ from mlstack.render.render import placed
 from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
+    from mlstack.app.overrides import Overrides
     from mlstack.registries.images import Images
 
 
@@ -96,7 +96,7 @@ def list_images(
     environment: str,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = NO_OVERRIDES,
+    overrides: Overrides | None = None,
 ) -> ImageList:
     """List what has to be in a registry before an environment can run; arguments as of `render.load`.
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app import layout
 from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import join_path, split_path
 from mlstack.app.edit import changed_texts
-from mlstack.app.overrides import NO_OVERRIDES, Overrides, canonical_name, is_key
 from mlstack.app.params import (
     Layer,
     ParamScope,
     at,
+    canonical_name,
     folded,
     inner_param,
     inner_schema,
@@ -35,6 +35,9 @@ from mlstack.names import not_found
 from mlstack.objects import masking
 from mlstack.yaml.read import KeyPath
 from mlstack.yaml.write import same
+
+if TYPE_CHECKING:
+    from mlstack.app.overrides import Overrides
 
 ENVIRONMENT_LAYERS = ("environment globals", "environment")
 
@@ -184,7 +187,7 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
     if place.module is not None:
         app.check_known_module(place.module)
     path = split_path(key)
-    if not is_key(path):
+    if "" in path:
         raise UsageError(f"`{key}` is not a parameter's name", hint="write num_gpus, or resources.limits.cpu")
     if place.component is not None:
         name = app.component_with_params(place.component).prototype
@@ -278,7 +281,7 @@ def list_params(
     environment: str | None = None,
     module: str | None = None,
     set_only: bool = False,
-    overrides: Overrides = NO_OVERRIDES,
+    overrides: Overrides | None = None,
 ) -> ParamList:
     """List the values that a render would use; parameters without one are left out.
 
@@ -339,7 +342,7 @@ def _own_rows(app: AppDir, component: str, layer: Layer, environment: str | None
 
 
 def _rows(
-    app: AppDir, component: Component, environment: str | None, overrides: Overrides
+    app: AppDir, component: Component, environment: str | None, overrides: Overrides | None
 ) -> Iterator[ParamRow]:
     prototype = app.prototype_of(component, environment)
     resolved = app.resolve(component, environment, overrides)

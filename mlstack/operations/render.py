@@ -13,7 +13,6 @@ from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import to_map
 from mlstack.app.environment import ApprovedDifference, ClusterSnapshot
-from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.prototype import Need, map_references, shown_secret
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import Record, dataclass, row
@@ -27,6 +26,7 @@ from mlstack.yaml import read
 from mlstack.yaml.write import same
 
 if TYPE_CHECKING:
+    from mlstack.app.overrides import Overrides
     from mlstack.deploy.target import Target
     from mlstack.kube.client import Opener
     from mlstack.validate.formats import Fault
@@ -51,7 +51,7 @@ def validate_environment(
     environment: str,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = NO_OVERRIDES,
+    overrides: Overrides | None = None,
     definitions: Sequence[Mapping[str, Any]] = (),
     kubernetes_version: str = "",
     policy: str = "",

@@ -13,7 +13,6 @@ from mlstack.app import schema
 from mlstack.app.app import Component, Kustomization, Manifest
 from mlstack.app.document import described, expectation, join_path
 from mlstack.app.environment import Environment
-from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import Resolved, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
@@ -36,6 +35,7 @@ from mlstack.yaml import read
 from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
+    from mlstack.app.overrides import Overrides
     from mlstack.render import helm
 
 PlaceOf = Callable[[int], TemplatePlace | None]
@@ -62,7 +62,7 @@ class Loader:
         app: AppReader,
         environment: Environment,
         *,
-        overrides: Overrides = NO_OVERRIDES,
+        overrides: Overrides | None = None,
         locate: bool = False,
         stand_ins: bool = False,
     ) -> None:

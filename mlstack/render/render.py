@@ -12,13 +12,12 @@ from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlstack.app import schema
 from mlstack.app.app import App, Component, Manifest
 from mlstack.app.document import Origin, json_type, schema_types
 from mlstack.app.environment import Environment
-from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import Resolved, Setting, at, inner_param
 from mlstack.app.prototype import Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
@@ -33,6 +32,9 @@ from mlstack.render.component import Loader, Rendered, naming
 from mlstack.render.template import Pack
 from mlstack.yaml import read
 from mlstack.yaml.read import KeyPath
+
+if TYPE_CHECKING:
+    from mlstack.app.overrides import Overrides
 
 
 def place(
@@ -61,7 +63,7 @@ def load(
     environment: str,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = NO_OVERRIDES,
+    overrides: Overrides | None = None,
     namespace: str | None = None,
     locate: bool = False,
     stand_ins: bool = False,
@@ -367,7 +369,7 @@ class Reach(Record):
     value: Any  # None if the field is absent; of a text with many lines those that the parameter decides
 
 
-def loader_for(app: AppReader, environment: str | None, overrides: Overrides) -> Loader:
+def loader_for(app: AppReader, environment: str | None, overrides: Overrides | None = None) -> Loader:
     """Give what renders the components of an environment; of none, as all would share them."""
     place = app.environment(environment) if environment is not None else Environment(name="default")
     return Loader(app, place, overrides=overrides)
