@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from mlstack import DEFAULT_KUBERNETES_VERSION
 from mlstack.app.app import PackageRef, read_packages
 from mlstack.app.document import (
     ANNOTATIONS,
@@ -33,7 +34,6 @@ from mlstack.app.params import Layer
 from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError
 
-DEFAULT_KUBERNETES_VERSION = "1.36"
 ClusterScoped = Literal["allowed", "refused"]
 
 

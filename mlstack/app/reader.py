@@ -42,7 +42,7 @@ from mlstack.yaml.read import KeyPath
 if TYPE_CHECKING:
     from mlstack.app.overrides import Overrides
 
-_LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
+_LABEL = r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?"
 
 
 class AppReader:
@@ -147,7 +147,7 @@ class AppReader:
         components: dict[str, tuple[str, str, str]] = {}
         for file, module, name in layout.component_files(self.files.root):
             full_name = f"{module}.{name}" if module else name
-            if not _LABEL.fullmatch(full_name) or "." in file.rpartition("/")[0]:
+            if not re.fullmatch(_LABEL, full_name) or "." in file.rpartition("/")[0]:
                 message = f"`{full_name}` cannot be the name of a component, which becomes a label"
                 hint = "name files and folders with up to 63 letters, digits, `-` and `_`"
                 raise ConfigError(message, where=file, hint=hint)
@@ -525,9 +525,8 @@ class AppReader:
         if overrides:
             overrides.refuse_undeclared(self, environment)
         key = f"{prototype.full_name} {prototype.version} {prototype.digest}"
-        if key not in self._declarations:
-            self._declarations[key] = Declared.of(prototype)
-        resolved = self._declarations[key].resolve(layers)
+        declared = self._declarations[key] = self._declarations.get(key) or Declared.of(prototype)
+        resolved = declared.resolve(layers)
         note = prototype.alias_note(component.prototype)
         notes = (f"{note} ({component.file})",) if note else ()
         return Resolved(resolved.values, resolved.chains, (*notes, *resolved.notes))

@@ -220,24 +220,13 @@ def _value_count(params: Sequence[Any], word: str) -> int | None:
 _GROUP_EXAMPLES = 4
 
 
-class Commands(Mapping[str, Any]):
-    """The commands of a group by name, each made when it is asked for: one run needs one of them."""
-
-    def __init__(self) -> None:
-        self.makers: dict[str, Callable[[], Any]] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        return self.makers[name]()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.makers)
-
-    def __len__(self) -> int:
-        return len(self.makers)
-
-
 class Group(PlainHelp, TyperGroup):
     """A group of commands that shows its help when called alone and names the nearest command."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Make the parser of a command when it is asked for: one run needs one of them."""
+        make: Any = self.commands.get(cmd_name)
+        return make and make()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Answer a call without a command with the help, on stderr because nothing was done.
@@ -314,7 +303,7 @@ class Program(Group):
             return None
         module, group, *command = COMMANDS[cmd_name][0].split(".")
         built = getattr(import_module(f"mlstack.cli.commands.{module}"), group).group
-        return built.commands[command[0]] if command else built
+        return built.get_command(ctx, command[0]) if command else built
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help without importing a command."""
@@ -335,8 +324,7 @@ class Family:
 
     def __init__(self, name: str = "", help_text: str = "", *, cls: type[Group] = Group) -> None:
         self._path = f"mlstack {name}".rstrip()  # what is typed before a command
-        self._commands, facts = Commands(), {"name": name, "help": help_text, "rich_markup_mode": None}
-        self.group = cls(commands=self._commands, **facts)  # type: ignore[arg-type]  # any map does
+        self.group = cls(name=name, help=help_text, rich_markup_mode=None)
 
     def command(
         self,
@@ -386,7 +374,7 @@ class Family:
                 )
                 return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
-            self._commands.makers[word] = make
+            self.group.commands[word] = make  # type: ignore[assignment]  # see `get_command`
             return function
 
         return add

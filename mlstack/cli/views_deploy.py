@@ -28,12 +28,12 @@ from mlstack.cli.page import (
     text_width,
     view,
 )
-from mlstack.objects.managed_fields import FieldChange
 
 if TYPE_CHECKING:
     from mlstack.deploy.changes import ChangeReport, ObjectChange, RunResult
     from mlstack.deploy.compare import Difference, DriftRow
     from mlstack.deploy.history import Revision
+    from mlstack.objects.managed_fields import FieldChange
     from mlstack.objects.resources import Amounts
     from mlstack.operations.capacity import ComponentFootprint, FitsResult, FootprintResult, SnapshotTaken
     from mlstack.operations.deploy import PlanResult
@@ -463,10 +463,7 @@ def _row(row: DriftRow) -> Iterator[Block]:
         who = f", `{row.manager}` {_when(row.time)}" if row.manager else ""
         yield TextLine(f"    {row.reason}{who}", hang=6)
     for difference in row.differences:
-        new = {} if difference.action == "removed" else {"new": difference.live}
-        yield from field_lines(
-            FieldChange(path=difference.path, action=difference.action, old=difference.wanted, **new)
-        )
+        yield from field_lines(difference.change)
         yield TextLine(f"      {_cause(difference)}", "dim", hang=8)
 
 

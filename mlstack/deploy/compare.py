@@ -202,6 +202,11 @@ class Difference(Record):
     time: str = ""  # when that manager last took or left a field of the object, empty if that is not recorded
     sure: bool = True  # false where the manager is only likely, as of a removed field that leaves no trace
 
+    @property
+    def change(self) -> FieldChange:
+        """Give what happened to the field."""
+        return FieldChange(path=self.path, action=self.action, old=self.wanted, new=self.live)
+
 
 class DriftRow(Record):
     """How one live object stands against the files and the last apply."""

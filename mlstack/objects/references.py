@@ -1,4 +1,4 @@
-"""What stands in objects: the other objects that they name and need, and their pod templates."""
+"""What stands in objects: the other objects that they name and need, their pod templates, how pods ended."""
 
 from __future__ import annotations
 
@@ -333,3 +333,18 @@ def _count(value: Mapping[str, Any]) -> int:
         counts = [min(counts[0], completions)]
     hosts = value.get("numOfHosts")
     return prod((*counts, hosts if isinstance(hosts, int) else 1))
+
+
+# What a kubelet or the control plane writes as the reason of a pod that it ended or turned away, not the pod
+# itself (kubernetes/pkg/kubelet: eviction, preemption, nodeshutdown, lifecycle, cm). What a kubelet refuses
+# for the settings of the pod, as `SysctlForbidden`, is not among them: another try at once fares no better.
+_ENDED_BY_OTHERS = (
+    "Evicted InvalidNodeInfo NodeAffinity NodeLost NodeName NodePorts NodeShutdown NodeUnschedulable"
+    " Preempted Preempting SMTAlignmentError Shutdown TaintToleration Terminated TopologyAffinityError"
+    " UnexpectedAdmissionError UnexpectedPredicateFailureType UnknownReason VolumeAttachmentLimitExceeded"
+)
+
+
+def is_ended_by_others(reason: str) -> bool:
+    """Tell by its reason whether a pod that failed is not at fault; `OutOfcpu`: its node is short of that."""
+    return reason in _ENDED_BY_OTHERS.split() or reason.startswith("OutOf")

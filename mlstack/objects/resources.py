@@ -143,21 +143,6 @@ def is_host_port(resource: str) -> bool:
     return resource.startswith(_HOST_PORT)
 
 
-# What a kubelet or the control plane writes as the reason of a pod that it ended or turned away, not the pod
-# itself (kubernetes/pkg/kubelet: eviction, preemption, nodeshutdown, lifecycle, cm). What a kubelet refuses
-# for the settings of the pod, as `SysctlForbidden`, is not among them: another try at once fares no better.
-_ENDED_BY_OTHERS = (
-    "Evicted InvalidNodeInfo NodeAffinity NodeLost NodeName NodePorts NodeShutdown NodeUnschedulable"
-    " Preempted Preempting SMTAlignmentError Shutdown TaintToleration Terminated TopologyAffinityError"
-    " UnexpectedAdmissionError UnexpectedPredicateFailureType UnknownReason VolumeAttachmentLimitExceeded"
-)
-
-
-def is_ended_by_others(reason: str) -> bool:
-    """Tell by its reason whether a pod that failed is not at fault; `OutOfcpu`: its node is short of that."""
-    return reason in _ENDED_BY_OTHERS.split() or reason.startswith("OutOf")
-
-
 # --- LimitRanges: what they write into the containers of a namespace, and which pods they refuse ---
 
 

@@ -10,10 +10,10 @@ from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from mlstack import DEFAULT_KUBERNETES_VERSION
 from mlstack.app import document, edit, files, schema
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import join_path
-from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.app.overrides import typed
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import as_typed

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mlstack.dataclass import Record
-from mlstack.objects.resources import is_ended_by_others
+from mlstack.objects.references import is_ended_by_others
 from mlstack.readiness.rule import (
     REPLACEMENTS,
     SUSPENDED,

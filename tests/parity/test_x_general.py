@@ -2,18 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from jsonschema import Draft202012Validator
 
 from mlstack.app import schema
-from mlstack.cli.commands import COMMANDS
-from mlstack.cli.main import program
 from mlstack.errors import UsageError
 from mlstack.kube.client import ObjectRef
 from mlstack.programs import ProgramError
@@ -21,6 +18,7 @@ from mlstack.programs import run as run_program
 from mlstack.yaml.write import to_yaml_documents
 from tests.support.builders import kubeconfig, write_tree
 from tests.support.cli import Runner
+from tests.support.commands import every_command
 from tests.support.deploying import config_map, crd
 
 README = Path(__file__).parents[2] / "README.md"
@@ -187,20 +185,10 @@ def test_x10_json_keeps_types_and_has_a_published_schema(live: Path, run: Runner
         assert result["kind"] in schema.result_schemas()
 
 
-def commands() -> Iterator[tuple[str, Any]]:
-    """Give every command with what parses it."""
-    root = typer.main.get_command(program)
-    context = root.make_context("mlstack", ["version"])  # type: ignore[attr-defined]
-    for name in COMMANDS:
-        command = root.get_command(context, name)  # type: ignore[attr-defined]
-        yield name, command
-        yield from ((f"{name} {inner}", below) for inner, below in getattr(command, "commands", {}).items())
-
-
 def test_x11_an_option_means_the_same_everywhere() -> None:
     """Each spelling stands for one thing: a value or a switch, of one kind."""
     meanings: dict[str, set[str]] = {}
-    for _, command in commands():
+    for _, command in every_command():
         for option in command.params:
             for spelling in option.opts if option.param_type_name == "option" else ():
                 if len(spelling) == 2:
@@ -342,7 +330,7 @@ SUGGESTED = {
 @pytest.mark.parametrize("words", SUGGESTED)
 def test_x13_an_unknown_command_suggests_what_does_it(run: Runner, words: str) -> None:
     """Commands of that name may come; what is suggested is a command."""
-    names = {name for name, _ in commands()}
+    names = {name for name, _ in every_command()}
     if words in names:
         return
     refused = run(words)
@@ -352,7 +340,7 @@ def test_x13_an_unknown_command_suggests_what_does_it(run: Runner, words: str) -
     assert not SUGGESTED[words] or (meant and meant[1] == SUGGESTED[words]), refused.err
 
 
-@pytest.mark.parametrize("name", [name for name, command in commands() if not command.hidden])
+@pytest.mark.parametrize("name", [name for name, command in every_command() if not command.hidden])
 def test_x13_every_help_has_an_example(run: Runner, name: str) -> None:
     lines = run.ok(f"{name} --help").partition("Example:\n")[2].strip().splitlines()
     assert lines and all(line.strip().startswith("mlstack ") for line in lines)

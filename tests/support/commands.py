@@ -1,4 +1,22 @@
-"""Command lines for an app with the component `front` and the environment `prod`, from `small_app`."""
+"""Command lines for an app with the component `front` and the environment `prod`, from `small_app`; all."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mlstack.cli.commands import COMMANDS
+from mlstack.cli.main import built_program
+
+
+def every_command() -> Iterator[tuple[str, Any]]:
+    """Give the words of every command and every group of them, with what parses it."""
+    root = built_program()
+    context = root.make_context("mlstack", ["version"])
+    for name in COMMANDS:
+        command = root.get_command(context, name)
+        yield name, command
+        for inner in getattr(command, "commands", ()):
+            yield f"{name} {inner}", command.get_command(context, inner)
+
 
 EDITS = (
     "registry add others ../registry",

@@ -21,12 +21,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import typer
-
 import mlstack
-from mlstack.cli.main import COMMANDS, main, program
+from mlstack.cli.main import main
 from tests.support.builders import Tree, read_tree, restore_tree, write_tree
 from tests.support.cli import Runner
+from tests.support.commands import every_command
 from tests.support.registry import REGISTRY
 
 SITUATIONS = ("plain", "subdirectory", "dir", "readonly", "stranger", "closed", "full", "interrupted")
@@ -116,17 +115,13 @@ class Outcome:
 
 def example_lines() -> Iterator[str]:
     """Give the first examples of the help of each command of the program, as typed behind `mlstack`."""
-    root = typer.main.get_command(program)
-    context = root.make_context("mlstack", ["version"])
-    for name in COMMANDS:
-        command = root.get_command(context, name)
-        inner = getattr(command, "commands", None) or {"": command}
-        for leaf in inner.values():
-            for text in (leaf.epilog or "").partition("Example:\n")[2].splitlines()[:EXAMPLES]:
-                line = text.strip().removeprefix("mlstack ")
-                for separator in (" && ", " | ", " > "):
-                    line = line.partition(separator)[0]
-                yield line
+    for _, command in every_command():
+        examples = "" if hasattr(command, "commands") else command.epilog or ""
+        for text in examples.partition("Example:\n")[2].splitlines()[:EXAMPLES]:
+            line = text.strip().removeprefix("mlstack ")
+            for separator in (" && ", " | ", " > "):
+                line = line.partition(separator)[0]
+            yield line
 
 
 class Trial:

@@ -1,15 +1,13 @@
 """The README is true: its commands run in their order, and every command of the program stands in it."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
-from mlstack.cli.main import COMMANDS, program
 from tests.bench.elastic.table import table
 from tests.support.cli import Runner
+from tests.support.commands import every_command
 
 README = Path(__file__).parents[2] / "README.md"
 # A truthful no: a `diff` finds changes, and nothing runs on a cluster in memory.
@@ -25,15 +23,9 @@ def app_lines() -> list[str]:
     return [line for line in shell_lines() if line.startswith("mlstack ")]
 
 
-def words_of_every_command() -> Iterator[str]:
-    root = typer.main.get_command(program)
-    context = root.make_context("mlstack", ["version"])
-    for name in COMMANDS:
-        command = root.get_command(context, name)
-        inner = getattr(command, "commands", {})
-        yield from (f"{name} {verb}" for verb, sub in inner.items() if not sub.hidden)
-        if not inner:
-            yield name
+def words_of_every_command() -> list[str]:
+    commands = [(words, command) for words, command in every_command() if not command.hidden]
+    return [words for words, command in commands if not hasattr(command, "commands")]
 
 
 @pytest.mark.slow

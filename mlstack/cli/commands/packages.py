@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
+from mlstack import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli import page
 from mlstack.cli.main import Family, FreeOptionsCommand
 from mlstack.cli.options import ENV_OPTION, NAMES, installable, offered, option, prototypes, registries, word
@@ -379,8 +379,6 @@ def generate(
     show_help: bool = option("--help -h", "This message; behind a prototype, its parameters."),
 ) -> object:
     """Make a component from a prototype; its parameters are options of this command."""
-    from mlstack.app.components import ComponentRequest
-
     if show_help:
         write(session.ctx.get_help())
         if prototype is None:
@@ -390,6 +388,8 @@ def generate(
         return 0
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
+    from mlstack.app.components import ComponentRequest
+
     request = session.filled(ComponentRequest, texts=_pairs(params))
     return operations.components.generate(session.app, request, replace=force)
 

@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mlstack import __version__
-from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
+from mlstack import DEFAULT_KUBERNETES_VERSION, __version__
 from mlstack.cli.main import Family, main
 from mlstack.cli.options import option, word
 from mlstack.cli.output import write
