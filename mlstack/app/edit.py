@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mlstack.app import layout
 from mlstack.app.params import at
 from mlstack.errors import ConfigError, YamlError
-from mlstack.yaml import edit, write
+from mlstack.yaml import write
 from mlstack.yaml.read import KeyPath, read_document
 
 if TYPE_CHECKING:
@@ -211,6 +211,8 @@ class EditedFile:
 
     def set_all(self, values: Mapping[KeyPath, Any]) -> None:
         """Set values by their paths, without adding items to lists; many take little longer than one."""
+        from mlstack.yaml import edit
+
         self.text = edit.set_values(self.text, values, source=self.file)
 
     def unset(self, path: KeyPath) -> bool:
@@ -218,6 +220,8 @@ class EditedFile:
         *around, last = path
         owner, before = tuple(around), self.text
         if not isinstance(last, int):
+            from mlstack.yaml import edit
+
             self.text = edit.unset_value(before, path, source=self.file)
         elif (items := self.at(owner)) and isinstance(items, list) and last < len(items):
             self.remove(owner, last) if items[1:] else self.unset(owner)

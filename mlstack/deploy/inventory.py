@@ -29,6 +29,7 @@ from mlstack.objects.kube_object import (
     DesiredState,
     Identity,
     Kinds,
+    KubeObject,
     belongs_to,
     environment_marks,
     group_of,
@@ -170,6 +171,17 @@ def other_owner_of(live: Mapping[str, Any], inventory: Inventory) -> str:
     if labels.get(MEMBER_LABEL, inventory.id) != inventory.id:
         return f"belongs to environment `{environment}` of app `{app}` in another namespace"
     return ""
+
+
+def other_owner(manifest: KubeObject, live: Live) -> str:
+    """Say whose an object is if it is not ours; empty if it is, or is nobody's."""
+    labels = live["metadata"].get("labels") or {}
+    app, environment = labels.get(APP_LABEL), labels.get(ENVIRONMENT_LABEL)
+    if app:
+        ours = (manifest.labels.get(APP_LABEL), manifest.labels.get(ENVIRONMENT_LABEL))
+        return "" if (app, environment) == ours else f"environment `{environment}` of app `{app}`"
+    applyset, own = labels.get(MEMBER_LABEL), manifest.labels.get(MEMBER_LABEL)
+    return f"ApplySet `{applyset}`" if applyset and applyset != own else ""
 
 
 def is_applied_by_us(live: Mapping[str, Any]) -> bool:

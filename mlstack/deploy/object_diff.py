@@ -11,7 +11,7 @@ from mlstack.dataclass import Record
 from mlstack.deploy import conflicts, replacement
 from mlstack.deploy.changes import Change, Refusal, fingerprint, masked
 from mlstack.deploy.conflicts import ConflictPolicy, ConflictResolution, OwnedField, resolve
-from mlstack.deploy.inventory import people_hash
+from mlstack.deploy.inventory import other_owner, people_hash
 from mlstack.deploy.live import DiffContext, Replicas
 from mlstack.deploy.plan import adopts as is_adopting
 from mlstack.deploy.plan import change_of, refused, was_made_elsewhere
@@ -294,7 +294,7 @@ def _foreign(
     """Part fields that no file has: what people's tools set and goes, and what stays."""
     if not conflicts.by_people(fields):
         return [], []
-    if not context.options.adopt and replacement.other_owner(manifest, live):
+    if not context.options.adopt and other_owner(manifest, live):
         return [], []  # it is for its owner to say
     makers = ADOPTABLE if was_made_elsewhere(context, manifest, live) else frozenset()
     return conflicts.foreign(fields, policy_of(context, manifest), spare=spared, makers=makers)

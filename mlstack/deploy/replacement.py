@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.deploy.changes import DESTRUCTIVE, Change, Refusal
-from mlstack.deploy.inventory import MEMBER_LABEL
+from mlstack.deploy.inventory import MEMBER_LABEL, other_owner
 from mlstack.deploy.prune import is_claim
 from mlstack.errors import Cause, ClusterError, ConfigError, ForbiddenError, InvalidError, MlstackError
 from mlstack.kube.client import Cluster
@@ -192,17 +192,6 @@ _MARKS = frozenset(
     path_text(("f:metadata", "f:labels", f"f:{name}"))
     for name in (*marks(app="", environment="", component=""), MEMBER_LABEL)
 )
-
-
-def other_owner(manifest: KubeObject, live: Data) -> str:
-    """Say whose an object is if it is not ours; empty if it is, or is nobody's."""
-    labels = live["metadata"].get("labels") or {}
-    app, environment = labels.get(APP_LABEL), labels.get(ENVIRONMENT_LABEL)
-    if app:
-        ours = (manifest.labels.get(APP_LABEL), manifest.labels.get(ENVIRONMENT_LABEL))
-        return "" if (app, environment) == ours else f"environment `{environment}` of app `{app}`"
-    applyset, own = labels.get(MEMBER_LABEL), manifest.labels.get(MEMBER_LABEL)
-    return f"ApplySet `{applyset}`" if applyset and applyset != own else ""
 
 
 def foreign_owner(

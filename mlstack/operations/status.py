@@ -16,10 +16,9 @@ from mlstack.deploy import history, lock
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Change, Changes, ObjectChange, report
 from mlstack.deploy.history import History, Revision, open_history
-from mlstack.deploy.inventory import load_inventory, ref_of
+from mlstack.deploy.inventory import load_inventory, other_owner, ref_of
 from mlstack.deploy.live import namespaces_of, placed
 from mlstack.deploy.prune import candidates, find_by_labels
-from mlstack.deploy.replacement import other_owner
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.deploy.wait import UNSEEN, ReadinessWatcher, obstacles
 from mlstack.errors import ClusterError, ForbiddenError, LockedError, NotFoundError

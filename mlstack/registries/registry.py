@@ -20,7 +20,6 @@ from mlstack.app import document as documents
 from mlstack.app import files, layout
 from mlstack.app.app import PackageRef, RegistryRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.chart import without_ignored
 from mlstack.app.document import fields_of
 from mlstack.app.files import Files, is_chart, read_file, read_folder
 from mlstack.app.package import PackageFolder, digest
@@ -194,7 +193,11 @@ def checked(files: Files, wanted: IndexVersion, named: str) -> Files:
 def _package_files(tree: FileTree, folder: PurePosixPath) -> Files:
     """Give the files of a package; of a chart those that helm would pack."""
     files = tree.folder(folder)
-    return without_ignored(files, tree.read(folder / ".helmignore")) if is_chart(files) else files
+    if not is_chart(files):
+        return files
+    from mlstack.app.chart import without_ignored
+
+    return without_ignored(files, tree.read(folder / ".helmignore"))
 
 
 class PackagesByName(Mapping[str, IndexPackage]):

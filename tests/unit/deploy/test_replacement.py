@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy.changes import Refusal
-from mlstack.deploy.inventory import MEMBER_LABEL
+from mlstack.deploy.inventory import MEMBER_LABEL, other_owner
 from mlstack.deploy.replacement import (
     RECREATE,
     demands,
@@ -17,7 +17,6 @@ from mlstack.deploy.replacement import (
     judge,
     losses,
     narrowed,
-    other_owner,
     says_fixed,
     sentence,
     unless_refused,
