@@ -11,10 +11,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from mlstack.app import document as documents
 from mlstack.app import files, layout
 from mlstack.app.app import App, Component, Kustomization, Manifest, ModuleParams
-from mlstack.app.document import AppDocument, FieldReader, Origin
+from mlstack.app.document import AppDocument, FieldReader, Origin, kind_of, read_all
 from mlstack.app.environment import (
     ApprovedDifferences,
     ClusterSnapshot,
@@ -40,7 +39,7 @@ from mlstack.names import check_mlstack, did_you_mean, not_found
 from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
-    from mlstack.app.overrides import Overrides
+    from mlstack.app.components import Overrides
 
 _LABEL = r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?"
 
@@ -272,7 +271,7 @@ class AppReader:
         data = self.files.bytes(component.file)
         if data is None:
             raise ConfigError("the file is gone", where=component.file)
-        return documents.read_all(data, file=component.file)
+        return read_all(data, file=component.file)
 
     def formerly(self, components: Iterable[str]) -> tuple[str, ...]:
         """Give the names that these components had before, as `moved` of `app.yaml` says it.
@@ -400,12 +399,12 @@ class AppReader:
         for name in self.lineage(environment):
             if file := self.own_patches(name).get(component):
                 data = self.files.bytes(file)
-                patches += documents.read_all(data, file=file) if data is not None else ()
+                patches += read_all(data, file=file) if data is not None else ()
         for patch in patches:
             if not isinstance(patch.value, Mapping):
                 message = "a patch is a part of an object: apiVersion, kind, metadata.name and fields"
                 raise ConfigError(message, where=str(patch.origin()))
-            if documents.kind_of(patch.value) == "Patch":
+            if kind_of(patch.value) == "Patch":
                 check_file("Patch", patch.value, source=patch.file, document=patch, passed=self.store)
                 self._check_patch(patch)
         return tuple(patches)

@@ -29,6 +29,7 @@ from mlstack.errors import MlstackError, UsageError
 from mlstack.names import nearest
 
 if TYPE_CHECKING:
+    from mlstack.app.reader import AppReader
     from mlstack.disk_cache import Cache
 
 MISSING = Parameter.empty  # what is declared without a default
@@ -114,6 +115,12 @@ def _root() -> Path | None:
     return next((folder for folder in (here, *here.parents) if (folder / "app.yaml").is_file()), None)
 
 
+def _app(**options: Any) -> AppReader:
+    from mlstack.app.reader import AppReader
+
+    return AppReader(_root() or Path.cwd(), **options)
+
+
 def _environments(root: Path) -> Iterator[str]:
     base = root / "environments"
     return (file.parent.relative_to(base).as_posix() for file in base.rglob("environment.yaml"))
@@ -170,27 +177,22 @@ def offered(place: str) -> Callable[[], Iterable[str]]:
 
 def registries() -> list[str]:
     """Give the registries of the app."""
-    from mlstack.app.app_dir import AppDir
-
-    return [registry.name for registry in AppDir.find(Path.cwd()).app.registries]
+    return [registry.name for registry in _app().app.registries]
 
 
 def policy_sets() -> set[str]:
     """Give the sets and ids of policies, the built-in ones and the app's own."""
-    from mlstack.app.app_dir import AppDir
     from mlstack.validate.policies import ALL, all_policies
 
-    root = _root()
-    policies = all_policies(AppDir(root).policies) if root is not None else {}
+    policies = all_policies(_app().policies) if _root() is not None else {}
     return {ALL, *policies, *(name for policy in policies.values() for name in policy.sets)}
 
 
 def installable() -> Iterator[str]:
     """Give the packages of the app's registries, of those far away as they are remembered."""
-    from mlstack.app.app_dir import AppDir
     from mlstack.registries.registry import is_local, kept_contents, open_registry
 
-    app = AppDir.find(Path.cwd())
+    app = _app()
     for ref in app.app.registries:
         with suppress(MlstackError):
             known = kept_contents(ref, app.root) or {"packages": ()}
@@ -280,17 +282,16 @@ def _declared(component: str | None, prototype: str = "") -> Mapping[str, Any]:
     store = disk_cache.of_user(os.environ)
     stored = store.get(key)
     if stored is None:
-        stored = json.dumps(_schemas(root, component, prototype, store)).encode()
+        stored = json.dumps(_schemas(component, prototype, store)).encode()
         store.put(key, stored)
     schemas: dict[str, Any] = json.loads(stored)
     return schemas
 
 
-def _schemas(root: Path, component: str | None, prototype: str, store: Cache) -> dict[str, Any]:
+def _schemas(component: str | None, prototype: str, store: Cache) -> dict[str, Any]:
     from mlstack.app.app import Component
-    from mlstack.app.app_dir import AppDir
 
-    app = AppDir(root, store=store)
+    app = _app(store=store)
     chosen = app.component(component) if component and component in app.component_files else None
     prototype = chosen.prototype if isinstance(chosen, Component) else prototype
     params = app.vendor.declared_params() if component is None else {}

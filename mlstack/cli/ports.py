@@ -23,7 +23,7 @@ from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.app.app_dir import AppDir
-    from mlstack.app.overrides import Overrides
+    from mlstack.app.components import Overrides
     from mlstack.clock import Clock
     from mlstack.deploy.changes import ApplyOptions
     from mlstack.deploy.target import Holder, Target
@@ -270,12 +270,12 @@ class Session:
         options, texts = self.options, []
         if not (options.sets or options.values or options.set_strings or options.set_files):
             return None
-        from mlstack.app.overrides import read
+        from mlstack.app.components import read_overrides
 
         for word in options.set_files:
             key, equals, file = word.partition("=")
             texts.append(f"{key}={read_text(Path(file))}" if equals else word)
-        return read(options.sets, options.values, strings=options.set_strings, texts=texts)
+        return read_overrides(options.sets, options.values, strings=options.set_strings, texts=texts)
 
     def target(self, environment: str | None = None) -> Target:
         """Say what a deploy command is about, as its options have it."""

@@ -54,6 +54,7 @@ from mlstack.readiness.placement import (
     unknown_constraints,
 )
 from mlstack.readiness.rule import ODD, key_of, kinds_below, number
+from mlstack.yaml.read import read_document
 
 _AUTOSCALER = ObjectRef("v1", "ConfigMap", "kube-system", "cluster-autoscaler-status")
 _List = tuple[str, str, str | None]  # API version and kind, and the namespace, None for all
@@ -535,10 +536,8 @@ def pools(live: Occupancy, nodes: Sequence[NodeRoom]) -> list[NodePool]:
         if not _is_full(pool)
     ]
     if live.autoscaler:
-        from mlstack.yaml import read
-
         try:
-            content = read.read_document(live.autoscaler, source="cluster-autoscaler-status").value
+            content = read_document(live.autoscaler, source="cluster-autoscaler-status").value
             rows += _groups(content["nodeGroups"], live, nodes)
         except (MlstackError, *ODD):  # older ones wrote prose
             rows.append(NodePool(name="the cluster autoscaler", node=None, more=1))

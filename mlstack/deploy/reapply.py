@@ -17,9 +17,9 @@ from typing import Any
 import mlstack
 from mlstack.app import edit
 from mlstack.app.app import Component
+from mlstack.app.components import Overrides
 from mlstack.app.document import API_VERSION
 from mlstack.app.environment import ClusterIdentity
-from mlstack.app.overrides import Overrides
 from mlstack.app.schema import check_file
 from mlstack.clock import timestamp
 from mlstack.dataclass import Record

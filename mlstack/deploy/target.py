@@ -40,7 +40,7 @@ from mlstack.render import render
 
 if TYPE_CHECKING:
     from mlstack.app.app_dir import AppDir
-    from mlstack.app.overrides import Overrides
+    from mlstack.app.components import Overrides
 
 _QUESTIONS = 6  # asked side by side as soon as it is known that the cluster is the right one
 

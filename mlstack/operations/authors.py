@@ -13,8 +13,8 @@ from typing import Any
 from mlstack import DEFAULT_KUBERNETES_VERSION
 from mlstack.app import document, edit, files, schema
 from mlstack.app.app_dir import AppDir
+from mlstack.app.components import typed_values
 from mlstack.app.document import join_path
-from mlstack.app.overrides import typed
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import as_typed
 from mlstack.app.prototype import Example, Package, Prototype
@@ -379,7 +379,7 @@ class _Checker:
             self._faults.add("example", message, where, prototype=name)
         _lint_schema(self._source, prototype, self._faults)
         if only.texts:
-            hostility = self._one_set(trial, examples[0], typed(prototype, only.texts))
+            hostility = self._one_set(trial, examples[0], typed_values(prototype, only.texts))
             varied, count, left_out = [examples[0].name], 1, 0
         else:
             sound = [example for example in examples if self._example(trial, example)]

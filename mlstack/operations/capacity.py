@@ -26,7 +26,7 @@ from mlstack.readiness.rule import ODD
 from mlstack.render import render
 
 if TYPE_CHECKING:
-    from mlstack.app.overrides import Overrides
+    from mlstack.app.components import Overrides
 
 # --- footprint: what an environment takes, component by component, and what that costs ---
 

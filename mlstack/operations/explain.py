@@ -38,7 +38,7 @@ from mlstack.render.render import NO_FIELD, ComponentTrials, Reach, loader_for, 
 from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
-    from mlstack.app.overrides import Overrides
+    from mlstack.app.components import Overrides
 
 
 class ExplainedSetting(Record):

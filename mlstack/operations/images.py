@@ -24,7 +24,7 @@ from mlstack.render.render import placed
 from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
-    from mlstack.app.overrides import Overrides
+    from mlstack.app.components import Overrides
     from mlstack.registries.images import Images
 
 

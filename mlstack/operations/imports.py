@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from mlstack.app import edit, layout, overrides, params
+from mlstack.app import components, edit, layout, params
 from mlstack.app.app import Component, Kustomization, PackageRef
 from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.chart import read_head
@@ -451,10 +451,10 @@ def _helm_values(request: HelmRequest, environment: str) -> dict[str, Any]:
     values: Any = {}
     for owner, file in request.values:
         if owner in ("", environment):
-            layer = overrides.read_values(file).globals
+            layer = components.read_values(file).globals
             values = params.overlaid(values, layer.values)
     for text in request.sets:
-        option = overrides.parse_set(text)
+        option = components.parse_set(text)
         value: Any = params.parse_text(None, option.text)
         for part in reversed(option.path):
             value = {part: value}

@@ -37,7 +37,7 @@ from mlstack.yaml.read import KeyPath
 from mlstack.yaml.write import same
 
 if TYPE_CHECKING:
-    from mlstack.app.overrides import Overrides
+    from mlstack.app.components import Overrides
 
 ENVIRONMENT_LAYERS = ("environment globals", "environment")
 

@@ -26,7 +26,7 @@ from mlstack.yaml import read
 from mlstack.yaml.write import same
 
 if TYPE_CHECKING:
-    from mlstack.app.overrides import Overrides
+    from mlstack.app.components import Overrides
     from mlstack.deploy.target import Target
     from mlstack.kube.client import Opener
     from mlstack.validate.formats import Fault

@@ -35,7 +35,7 @@ from mlstack.yaml import read
 from mlstack.yaml.read import KeyPath
 
 if TYPE_CHECKING:
-    from mlstack.app.overrides import Overrides
+    from mlstack.app.components import Overrides
     from mlstack.render import helm
 
 PlaceOf = Callable[[int], TemplatePlace | None]

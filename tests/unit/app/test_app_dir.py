@@ -13,7 +13,7 @@ import pytest
 from mlstack.app import files
 from mlstack.app.app import Component, Manifest
 from mlstack.app.app_dir import AppDir
-from mlstack.app.overrides import Overrides, parse_set
+from mlstack.app.components import Overrides, parse_set
 from mlstack.errors import (
     ConfigError,
     MlstackError,

@@ -9,8 +9,8 @@ from mlstack.app import document as documents
 from mlstack.app import files
 from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, Retired
 from mlstack.app.app_dir import AppDir, write_lock
+from mlstack.app.components import read_values
 from mlstack.app.document import fields_of
-from mlstack.app.overrides import read_values
 from mlstack.app.schema import check_file
 from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
 from mlstack.errors import ConfigError, MlstackError, SchemaError, YamlError

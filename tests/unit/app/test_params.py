@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mlstack.app.components import Overrides, ValuesFile, parse_set
 from mlstack.app.document import Origin, join_path, split_path
-from mlstack.app.overrides import Overrides, ValuesFile, parse_set
 from mlstack.app.params import GLOBAL_LAYERS, LAYERS, Layer, coerce, inner_param, merge, parse_text
 from mlstack.app.prototype import Param
 from mlstack.errors import ParamError, UsageError

@@ -240,9 +240,9 @@ def test_what_a_map_reaches_is_told_without_a_key_that_nobody_set(
 
 
 def test_secrets_stay_hidden(root: Path) -> None:
-    from mlstack.app.overrides import read
+    from mlstack.app.components import read_overrides
 
-    parameter = explained(root, "token", overrides=read(["token=hush"], []))
+    parameter = explained(root, "token", overrides=read_overrides(["token=hush"], []))
     assert "hush" not in repr(parameter)
     assert [reach.path for reach in parameter.reaches] == ["stringData.token"]
 

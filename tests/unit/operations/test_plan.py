@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.app.overrides import read
+from mlstack.app.components import read_overrides
 from mlstack.app.params import ParamScope
 from mlstack.deploy import reapply
 from mlstack.deploy.changes import ApplyOptions, RunResult
@@ -163,7 +163,7 @@ def test_a_secret_that_changes_after_the_plan_is_not_approved(stack: Stack, file
 
 
 def test_parameters_of_the_run_are_kept(parametrised: Stack, file: Path) -> None:
-    overrides = read(["front.color=green"], [])
+    overrides = read_overrides(["front.color=green"], [])
     planned(parametrised, file, overrides=overrides)
     applied(parametrised, file)
     live = parametrised.opener("minikube").get(ObjectRef("v1", "ConfigMap", "ml", "front"))
@@ -172,12 +172,12 @@ def test_parameters_of_the_run_are_kept(parametrised: Stack, file: Path) -> None
 
 
 def test_secret_parameters_of_the_run_are_not_kept_but_held_to(parametrised: Stack, file: Path) -> None:
-    planned(parametrised, file, overrides=read(["front.token=s3cret"], []))
+    planned(parametrised, file, overrides=read_overrides(["front.token=s3cret"], []))
     assert "s3cret" not in file.read_text()
     assert "give the same" not in refused(parametrised, file, UsageError)
-    wrong = refused(parametrised, file, UsageError, overrides=read(["front.token=other"], []))
+    wrong = refused(parametrised, file, UsageError, overrides=read_overrides(["front.token=other"], []))
     assert wrong.endswith("these are others")
-    done = applied(parametrised, file, overrides=read(["front.token=s3cret"], []))
+    done = applied(parametrised, file, overrides=read_overrides(["front.token=s3cret"], []))
     assert set(outcomes(done).values()) == {"created"}
 
 

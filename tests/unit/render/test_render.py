@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlstack.app.app_dir import AppDir
-from mlstack.app.overrides import read as read_overrides
+from mlstack.app.components import read_overrides
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TemplateError, YamlError
 from mlstack.objects.kube_object import DesiredState
