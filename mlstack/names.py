@@ -176,9 +176,7 @@ def fits(version: str, wanted: str) -> bool:
 def best_first(versions: Iterable[str], wanted: str = "") -> list[str]:
     """Give the versions that fit, the highest first; pre-releases last where none is asked for."""
     fitting = sorted((version for version in versions if fits(version, wanted)), key=version_key)
-    if wanted:
-        return fitting[::-1]
-    return sorted(reversed(fitting), key=is_prerelease)
+    return fitting[::-1] if wanted else sorted(reversed(fitting), key=is_prerelease)
 
 
 def is_prerelease(version: str) -> bool:

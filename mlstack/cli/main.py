@@ -357,27 +357,24 @@ class Family:
 
         def add(function: Function) -> Function:
             word = name or function.__name__
-            path = f"{self._path} {word}"
+            facts: dict[str, Any] = {"cls": cls, "hidden": hidden, "add_help_option": add_help_option}
 
             @cache
             def make() -> Any:
-                lines = [text if text.startswith("mlstack ") else f"{path} {text}" for text in examples]
-                epilog = "\b\nExample:\n" + "\n".join(f"  {line.rstrip()}" for line in lines)
                 called = _parsed(function, takes.split(), shared or {})
-                info = CommandInfo(
-                    word,
-                    cls=cls,
-                    callback=called,
-                    epilog=epilog,
-                    hidden=hidden,
-                    add_help_option=add_help_option,
-                )
+                epilog = _epilog(f"{self._path} {word}", examples)
+                info = CommandInfo(word, callback=called, epilog=epilog, **facts)
                 return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
             self.group.commands[word] = make  # type: ignore[assignment]  # see `get_command`
             return function
 
         return add
+
+
+def _epilog(path: str, examples: Sequence[str]) -> str:
+    lines = [text if text.startswith("mlstack ") else f"{path} {text}".rstrip() for text in examples]
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def _parsed(

@@ -13,18 +13,8 @@ from importlib import import_module
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from mlstack.cli.output import (
-    escaped,
-    is_terminal,
-    json_escaped,
-    notes_text,
-    objects_yaml,
-    raw,
-    safe,
-    say,
-    scrubbed,
-    write,
-)
+from mlstack.cli import output
+from mlstack.cli.output import escaped, json_escaped, raw, safe, say, write
 from mlstack.dataclass import dataclass
 from mlstack.objects import masking
 
@@ -74,7 +64,7 @@ class Page:
 def show(page: Page, *, to_stderr: bool = False) -> None:
     """Print a page: in colour on a terminal unless `NO_COLOR` is set, as plain text elsewhere."""
     stream = sys.stderr if to_stderr else sys.stdout
-    if is_terminal(stream):
+    if output.is_terminal(stream):
         from rich.console import Console
 
         # The only writer of control sequences: its lines were made safe when they were laid out.
@@ -126,7 +116,7 @@ def fold(line: TextLine, *, width: int = WIDTH) -> Iterator[str]:
     if line.hang is None:
         yield one_line(line.text)
         return
-    text = one_line(" ".join(scrubbed(line.text).splitlines()))
+    text = one_line(" ".join(output.scrubbed(line.text).splitlines()))
     if text_width(text) <= width:
         yield text
         return
@@ -509,7 +499,7 @@ def _without_unwritable(value: Any) -> Any:
 def emit_objects(state: DesiredState, output_format: str, *, show_secrets: bool = False) -> int:
     """Print the objects of a render, on a terminal without secrets; its notes go to stderr."""
     if state.notes:
-        say(*notes_text(state).split("\n"))
+        say(*output.notes_text(state).split("\n"))
     objects = state.objects
     if state.has_secrets and sys.stdout.isatty() and not show_secrets:
         objects = tuple(manifest.with_data(masked(manifest.data, state)) for manifest in objects)
@@ -535,7 +525,7 @@ def objects_json(objects: Sequence[KubeObject]) -> str:
 
 
 OBJECT_FORMATS: Mapping[str, Callable[[Sequence[KubeObject]], str]] = {
-    "yaml": objects_yaml,
+    "yaml": output.objects_yaml,
     "json": objects_json,
     "name": lambda objects: "\n".join(escaped(str(manifest.identity), kept="") for manifest in objects),
 }

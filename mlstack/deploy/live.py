@@ -34,9 +34,6 @@ from mlstack.objects.kube_object import (
     Identity,
     Kinds,
     KubeObject,
-    belongs_to,
-    environment_marks,
-    kinds_of_crd,
     label_of,
 )
 from mlstack.objects.managed_fields import FORCE_FIELDS, MISSING, FieldPath, adoptable, annotated
@@ -187,7 +184,7 @@ class Scalers:
     def _is_pruned(self, live: Data) -> bool:
         """Tell whether the run deletes an object, if it does not bring it."""
         state, component = self._resolved.state, (live["metadata"].get("labels") or {}).get(COMPONENT_LABEL)
-        is_ours = belongs_to(live, app=state.app, environment=state.environment)
+        is_ours = kube_object.belongs_to(live, app=state.app, environment=state.environment)
         is_meant = not self._resolved.selective or component in [label_of(name) for name in state.components]
         return self._prune and is_ours and component is not None and is_meant
 
@@ -382,7 +379,9 @@ def is_reachable(manifest: KubeObject, context: DiffContext) -> bool:
 def refuse_unknown_kinds(manifests: Sequence[KubeObject], resolved: ResolvedTarget) -> None:
     """Raise for kinds that neither the server nor this run has; the hint says what brings them."""
     state, cluster = resolved.state, resolved.cluster
-    local_kinds = Kinds.builtin().with_crds(obj.data for obj in state.objects if kinds_of_crd(obj.data))
+    local_kinds = Kinds.builtin().with_crds(
+        obj.data for obj in state.objects if kube_object.kinds_of_crd(obj.data)
+    )
     strange = [obj for obj in manifests if local_kinds.lookup(obj.api_version, obj.kind) is None]
     served = cluster.kinds() if strange else local_kinds
     unknown = [obj for obj in strange if served.lookup(obj.api_version, obj.kind) is None]
@@ -436,7 +435,7 @@ def _missing_namespaces(
             where=str(next(obj.identity for obj in manifests if obj.namespace == strange[0])),
             hint=f"kubectl create namespace {strange[0]}",
         )
-    labels = environment_marks(state.app, state.environment)
+    labels = kube_object.environment_marks(state.app, state.environment)
     created = (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         for name in lacking

@@ -20,20 +20,7 @@ from mlstack.kube.client import Cluster
 from mlstack.names import listed
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import MANAGER, Data, Identity, Kinds, KubeObject
-from mlstack.objects.managed_fields import (
-    ADOPTABLE,
-    AUTOSCALING,
-    FORCE_FIELDS,
-    HANDOVER,
-    IGNORE_FIELDS,
-    MISSING,
-    FieldChange,
-    FieldPath,
-    adoptable,
-    annotated,
-    path_text,
-    value_at,
-)
+from mlstack.objects.managed_fields import ADOPTABLE, AUTOSCALING, FieldChange, FieldPath, path_text, value_at
 from mlstack.objects.references import read_by_pods, read_once
 from mlstack.readiness.evaluate import needs_new_run
 from mlstack.readiness.rule import ODD, number
@@ -89,7 +76,9 @@ def _diff(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
         data = managed_fields.cut(resolution.payload, [path for _, path in emptied])
         again = resolve(cluster, manifest, data, live, policy)
         resolution = replace(again, taken=resolution.taken, left=[*resolution.left, *emptied])
-    taken = [field for field in resolution.taken if field[0].manager not in (MANAGER, HANDOVER)]
+    taken = [
+        field for field in resolution.taken if field[0].manager not in (MANAGER, managed_fields.HANDOVER)
+    ]
     notes = [
         *resolution.forced.warnings,
         *conflicts.notes(conflicts.TAKEN, taken, live),
@@ -112,7 +101,7 @@ def _compared(
 ) -> Change:
     """Tell what differs in what we own, and whether the object is written."""
     after = resolution.forced.object
-    adopts = is_adopting(context.options, manifest) and bool(adoptable(live))
+    adopts = is_adopting(context.options, manifest) and bool(managed_fields.adoptable(live))
     made_elsewhere = was_made_elsewhere(context, manifest, live)
     dropped = tuple(dict.fromkeys(path for _, path in removed.dropped))
     gone: list[FieldChange] = []
@@ -214,8 +203,8 @@ def policy_of(context: DiffContext, manifest: KubeObject) -> ConflictPolicy:
     scalers, options, rules = context.scalers, context.options, context.resolved.target.app.app.conflicts
     ended = scalers.is_set(manifest) and scalers.loses(manifest)
     return ConflictPolicy(
-        force=annotated(manifest, FORCE_FIELDS),
-        ignore=annotated(manifest, IGNORE_FIELDS),
+        force=managed_fields.annotated(manifest, managed_fields.FORCE_FIELDS),
+        ignore=managed_fields.annotated(manifest, managed_fields.IGNORE_FIELDS),
         rules=tuple(rule for rule in rules if not rule.kinds or manifest.kind in rule.kinds),
         adopted=(ADOPTABLE if is_adopting(options, manifest) else frozenset())
         | ({AUTOSCALING} if ended else frozenset()),
@@ -274,7 +263,7 @@ def removed_fields(
         labels=tuple((path_text(path), owner.manager) for owner, path in labels),
         after=live,
     )
-    going = [path for _, path in foreign if value_at(live, path) is not MISSING]
+    going = [path for _, path in foreign if value_at(live, path) is not managed_fields.MISSING]
     if not going:
         return removed
     paths = conflicts.widened(live, manifest.data, going)

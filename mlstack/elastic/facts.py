@@ -16,8 +16,7 @@ from mlstack.dataclass import dataclass
 from mlstack.elastic import pods, training_job
 from mlstack.elastic.snapshot import Curve, JobStage, NodeNames
 from mlstack.elastic.training_job import JOB_LABEL, ROLE_LABEL, RoleName, Server, TrainingJob
-from mlstack.objects import resources
-from mlstack.objects.references import is_ended_by_others
+from mlstack.objects import references, resources
 from mlstack.objects.resources import Amounts, NodePlace
 
 
@@ -192,7 +191,7 @@ def _ending(status: Mapping[str, Any], conditions: Mapping[str, Any], *, is_dele
     if phase not in ("Succeeded", "Failed"):
         return ""
     disrupted = (conditions.get("DisruptionTarget") or {}).get("status") == "True"
-    if is_deleted or disrupted or is_ended_by_others(str(status.get("reason") or "")):
+    if is_deleted or disrupted or references.is_ended_by_others(str(status.get("reason") or "")):
         return "lost"
     return "succeeded" if phase == "Succeeded" else "failed"
 

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from mlstack.app import components
+from mlstack.app.components import typed_values
 from mlstack.app.prototype import Prototype
 from mlstack.errors import MlstackError
 from mlstack.importers.jsonnet import text_of, tokens
@@ -516,9 +516,7 @@ def fitting(
         if value in (None, "null", "") or (name == "name" and value == component):
             continue
         try:
-            own = components.typed_values(
-                called, {name: value if isinstance(value, str) else json.dumps(value)}
-            )
+            own = typed_values(called, {name: value if isinstance(value, str) else json.dumps(value)})
         except MlstackError:
             others.append(name)
             continue

@@ -22,14 +22,8 @@ from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import not_found
 from mlstack.objects.kube_object import KubeObject, Schemas, items_of
+from mlstack.registries import publish
 from mlstack.registries.installation import full_ref, read_package
-from mlstack.registries.publish import (
-    build_index,
-    is_package_folder,
-    package_folders,
-    refuse_chart,
-    upgrade_faults,
-)
 from mlstack.registries.registry import INDEX_FILE, FolderTree, read_index
 from mlstack.render.sandbox import template_faults
 from mlstack.render.trial import (
@@ -106,9 +100,9 @@ class Linted(Record):
 def lint_registry(folder: Path) -> Linted:
     """Look through a registry's folder, or a package's: files, templates, examples, index and digests."""
     faults = _Faults()
-    refuse_chart(folder, "which helm looks through", f"helm lint {folder}")
+    publish.refuse_chart(folder, "which helm looks through", f"helm lint {folder}")
     is_package = (folder / "package.yaml").is_file()
-    places = [folder] if is_package else package_folders(folder)
+    places = [folder] if is_package else publish.package_folders(folder)
     packages: list[PackageFolder] = []
     for place in places:
         with faults.collecting("package"):
@@ -225,13 +219,13 @@ def _lint_index(folder: Path, faults: _Faults) -> None:
         faults.add("index", f"there is no `{INDEX_FILE}`: {renew}", str(file))
         return
     with faults.collecting("index"):
-        if build_index(folder).text != file.read_text(encoding="utf-8"):
+        if publish.build_index(folder).text != file.read_text(encoding="utf-8"):
             faults.add("index", f"it is not what the packages say, digests included: {renew}", str(file))
     with faults.collecting("index"):
         source = folder.resolve()
         for package in read_index(FolderTree(source), source=source.name, name=source.name).packages.values():
             for version in package.versions:
-                if not is_package_folder(folder / version.path):
+                if not publish.is_package_folder(folder / version.path):
                     name = f"{package.name}@{version.version}"
                     faults.add("index", f"the folder of `{name}` is missing: `{version.path}`", str(file))
 
@@ -322,7 +316,7 @@ def test_package(
 
 def _package_in(folder: Path) -> PackageFolder:
     tested = "mlstack validate ENV -c COMPONENT, once a component is made of it"
-    refuse_chart(folder, "which is tried as a component", tested)
+    publish.refuse_chart(folder, "which is tried as a component", tested)
     if not (folder / "package.yaml").is_file():
         message = f"no package in `{folder}`: it has no package.yaml"
         raise NotFoundError(message, hint="mlstack prototype new NAME")
@@ -436,7 +430,7 @@ class _Checker:
 
     def update(self, before: Package, package: Package, only: Selection, against: str) -> None:
         """Note what an update from an earlier version breaks for its users."""
-        for fault in upgrade_faults(before, package):
+        for fault in publish.upgrade_faults(before, package):
             if only.prototype in ("", fault.prototype) and only.example in ("", fault.example):
                 repeat = self.repeat(fault.prototype, fault.example, {}, against=against)
                 title = _title(fault.prototype, fault.example, {})

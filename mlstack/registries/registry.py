@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from mlstack import disk_cache
 from mlstack.app import document as documents
-from mlstack.app import files, layout
+from mlstack.app import files, layout, versions
 from mlstack.app.app import PackageRef, RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import fields_of
@@ -26,15 +26,7 @@ from mlstack.app.package import PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_file
-from mlstack.app.versions import (
-    KSONNET_PREFIX,
-    IndexPackage,
-    IndexVersion,
-    RegistryIndex,
-    joined,
-    offers,
-    refuse_retired,
-)
+from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, IndexVersion, RegistryIndex, offers
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import Table, nearest
 
@@ -129,7 +121,7 @@ def read_index(tree: FileTree, *, source: str, name: str, revision: str = "") ->
     if not entries:
         message = f"no registry at `{source}`: neither `{INDEX_FILE}` nor a folder with `package.yaml`"
         raise RegistryError(message, hint="check the address, branch and folder")
-    return RegistryIndex(name=name, packages=joined(entries), revision=revision, known_as=name)
+    return RegistryIndex(name=name, packages=versions.joined(entries), revision=revision, known_as=name)
 
 
 def parse_index(data: bytes, *, source: str, name: str, revision: str = "") -> RegistryIndex:
@@ -501,7 +493,7 @@ def missing_prototype(app: AppDir, name: str, error: NotFoundError) -> NotFoundE
             return _noted(NotFoundError(message, hint=f"mlstack pkg install {missing[0]}"), notes)
     for registry, entries in retired.items():
         try:
-            refuse_retired(short, entries, registry=registry)
+            versions.refuse_retired(short, entries, registry=registry)
         except NotFoundError as refusal:
             return refusal
     names = {spelling for known in app.vendor.prototypes() for spelling in (known.name, *known.aliases)}

@@ -156,7 +156,7 @@ class Loader:
         )
         facts = {key: value for key, value in vars(release).items() if key != "values"}
         variables: dict[str, Any] = {"params": release.values, "release": facts}
-        variables |= {"hooks": component.hooks, "helm": self._helm_version()}
+        variables |= {"hooks": component.hooks, "helm": helm.version_in(self.app.store)}
         known = None if self._locate else self._renders.get(name, prototype, variables)
         if known is None:
             return self._released(component, prototype, chart, release, variables)
@@ -198,17 +198,6 @@ class Loader:
             render = Render(objects=contents, notes=notes, reads=variables.keys())
             self._renders.put(name, prototype, variables, render)
         return [obj for _, obj in renders[0]], notes
-
-    def _helm_version(self) -> str:
-        """Give the version of the helm that is there, asked once for each program file."""
-        from mlstack.render import helm
-
-        key = f"helm:{helm.stamp()}"
-        known = self.app.store.get(key)
-        version = known.decode() if known else helm.helm_version()
-        if not known:
-            self.app.store.put(key, version.encode())
-        return version
 
     def _manifest(self, component: Manifest) -> Rendered:
         """Give the objects of a file, or those that kustomize builds: of a folder, or a copy of another's."""

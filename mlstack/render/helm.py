@@ -20,6 +20,7 @@ from mlstack import programs
 from mlstack.app.document import join_path
 from mlstack.app.prototype import Chart
 from mlstack.dataclass import Record
+from mlstack.disk_cache import ByteStore
 from mlstack.errors import ConfigError, MlstackError, RegistryError, TemplateError, TemplateRefusedError
 from mlstack.names import listed
 from mlstack.objects.order import HOOK, HOOK_DELETE_POLICY, hook_phase
@@ -76,12 +77,17 @@ def helm_version() -> str:
     return version
 
 
-def stamp() -> str:
-    """Give what tells the helm on the PATH from another one, without running it."""
+def version_in(store: ByteStore) -> str:
+    """Give the version of the helm on the PATH, asked once for each program file."""
     with _needing_helm():
         path = programs.find("helm").resolve()
     facts = path.stat()
-    return f"{path}:{facts.st_size}:{facts.st_mtime_ns}"
+    key = f"helm:{path}:{facts.st_size}:{facts.st_mtime_ns}"
+    if known := store.get(key):
+        return known.decode()
+    version = helm_version()
+    store.put(key, version.encode())
+    return version
 
 
 @contextmanager

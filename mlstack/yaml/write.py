@@ -129,8 +129,7 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
         except ValueError as error:
             raise ValueError("a `!!binary` value is not the base64 form of UTF-8 text") from error
     value = _read(text)
-    types: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,)}
-    types["null"] = (type(None),)
+    types = {"int": int, "float": float | int, "bool": bool, "null": type(None)}
     if tag not in types:
         raise ValueError(f"unknown tag `!!{tag}`")
     if not isinstance(value, types[tag]) or (isinstance(value, bool) and tag != "bool"):
@@ -248,19 +247,14 @@ _PLAIN = re.compile(
 )
 # What a terminal obeys or hides: controls; what has no width or turns the direction of writing (Unicode TR36,
 # CVE-2021-42574); fillers that look like blanks; halves of surrogate pairs. Joiners between letters of other
-# scripts stay.
+# scripts stay. Those beyond 16 bits, below alone, have no escape that JSON and YAML share.
 UNSEEN_SET = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff"
 )
-_BEYOND = (
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # no escape that JSON and YAML share
-)
 # Written as what it is not: to compile a class with a range of a million characters takes 3 ms.
 _JOINERS = "(?<![^\0-\u024f])[\u200c\u200d]|[\u200c\u200d](?![^\0-\u024f])"
-# These are compiled when they are first used; `re` keeps them.
-_UNSEEN = f"[\t\n{UNSEEN_SET}{_BEYOND}]|{_JOINERS}"
-_NOT_CARRIED = "[\x00\ud800-\udfff]"
+_UNSEEN = f"[\t\n{UNSEEN_SET}\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]|{_JOINERS}"
 _ESCAPED = f'["\\\\\t\n{UNSEEN_SET}]|{_JOINERS}'
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _MEMO_LENGTH = 200
@@ -285,8 +279,7 @@ def write_string(text: str) -> str:
 
 def check_carried(text: str) -> None:
     """Refuse what neither YAML nor Kubernetes can carry."""
-    is_odd = "\0" in text or not text.isascii()
-    if is_odd and (match := re.search(_NOT_CARRIED, text)):
+    if ("\0" in text or not text.isascii()) and (match := re.search("[\x00\ud800-\udfff]", text)):
         raise ValueError(f"a string cannot hold the character U+{ord(match[0]):04X}")
 
 
