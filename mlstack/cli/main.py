@@ -341,17 +341,14 @@ class Family:
         """Register a command: a function of the session and of what this command alone takes.
 
         The defaults of its parameters are declarations (`options.option`, `options.word`). What it returns is
-        its exit code, or a result that is printed as `-o` says. The options that it shares with other
-        commands it finds in `session.options`.
+        its exit code, or a result to print as `-o` says. Options that others have too: `session.options`.
 
         Args:
-            name: the command; None takes the function's name.
-            cls: how it is parsed.
+            name, cls: the command, None takes the function's name; how it is parsed.
             takes: shared options (`options.Options`) in the order of the help; the function's own parameters
                 stand before them, those that are named here in their place.
             examples: command lines for the end of the help; what begins otherwise stands behind the command.
-            hidden: whether no help lists it.
-            add_help_option: whether `--help` is handled for it.
+            hidden, add_help_option: whether no help lists it; whether `--help` is handled for it.
             shared: further options by name, type and declaration, that the function takes as `**settings`.
         """
 
@@ -361,9 +358,8 @@ class Family:
 
             @cache
             def make() -> Any:
-                called = _parsed(function, takes.split(), shared or {})
-                epilog = _epilog(f"{self._path} {word}", examples)
-                info = CommandInfo(word, callback=called, epilog=epilog, **facts)
+                facts["epilog"] = _epilog(f"{self._path} {word}", examples)
+                info = CommandInfo(word, callback=_parsed(function, takes.split(), shared or {}), **facts)
                 return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
             self.group.commands[word] = make  # type: ignore[assignment]  # see `get_command`
