@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.builders import write_tree
 from tests.support.cluster import TestCluster
+from tests.support.imports import modules, own
 from tests.support.registry import small_app
 from tests.support.shell import Typed
 
@@ -129,3 +130,8 @@ def test_labels_of_later_change_nothing_that_is_immutable(
     assert (live["metadata"]["uid"], live["metadata"]["labels"]["team"]) == (uid, "core")
     assert live["spec"]["selector"] == {"matchLabels": {"app": "reader"}}
     assert live["spec"]["template"]["metadata"]["labels"] == {"app": "reader", "zone": "eu"}
+
+
+def test_two_applies_and_a_status_load_few_modules(run: Typed) -> None:
+    lines = ("apply minikube --yes", "apply minikube --yes", "status minikube")
+    assert [own(modules(Path(), *line.split())) for line in lines] == [75, 73, 70]

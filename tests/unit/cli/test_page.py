@@ -123,7 +123,7 @@ def page_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         monkeypatch.delenv("NO_COLOR", raising=False)
         for name, value in {"COLUMNS": "80", "TERM": "xterm-256color", "FORCE_COLOR": "1", **environ}.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(page, "is_terminal", lambda stream: True)
+        monkeypatch.setattr(page.output, "is_terminal", lambda stream: True)
         page.show(PAGE)
         return capsys.readouterr().out
 
