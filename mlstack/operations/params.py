@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -230,22 +231,27 @@ def unset_param(app: AppDir, place: ParamScope, key: str) -> ParamUnset:
 
 
 def _unset_item(app: AppDir, place: ParamScope, path: KeyPath, param: Param) -> str | None:
-    """Give an item of a list that `set` has copied from lower levels its value there again.
+    """Give a part of a list that `set` has copied from lower levels its value there again.
 
-    With its last item of its own the copy goes as well. Gives the file, None where the list is no such copy.
+    With its last part of its own the copy goes as well. Gives the file, None where the list is no such copy.
     """
-    *around, index = path
-    own = app.own_param(place, tuple(around)) if isinstance(index, int) and place.component else None
-    if not isinstance(index, int) or not isinstance(own, list) or index >= len(own):
+    depth = next((number for number, part in enumerate(path) if isinstance(part, int)), 0)
+    around, inside = path[:depth], path[depth:]
+    own = deepcopy(app.own_param(place, around)) if depth and place.component else None
+    is_appended = (inner_schema(param.schema, around[1:]) or {}).get("x-merge") == "append"
+    if not isinstance(own, list) or at(own, inside) is None or is_appended:
         return None
-    if (inner_schema(param.schema, around[1:]) or {}).get("x-merge") == "append":
-        return None
-    lower = _lower(app, place, tuple(around), param)
+    lower, owner = _lower(app, place, around, param), at(own, inside[:-1])
     if not isinstance(lower, list) or len(own) < len(lower):
         return None
-    if [*own[:index], *lower[index : index + 1], *own[index + 1 :]] == lower:
-        return app.unset_param(place, tuple(around))
-    return app.set_param(place, path, lower[index])[0] if index < len(lower) else None
+    before = owner[inside[-1]] = at(lower, inside)
+    if before is None:
+        del owner[inside[-1]]
+        if not owner and inside[1:] and at(lower, inside[:-1]) is None:  # `set` has made it, too
+            return _unset_item(app, place, path[:-1], param) or app.unset_param(place, path[:-1])
+    if own == lower:
+        return app.unset_param(place, around)
+    return app.set_param(place, path, before)[0] if before is not None else None
 
 
 def _lower(app: AppDir, place: ParamScope, path: KeyPath, param: Param) -> Any:
@@ -444,14 +450,8 @@ def plan_promotion(
         moved = {ref.full_name: ref for ref in (*present, *app.environment(source).packages)}
         settings.set(("packages",), [str(ref) for ref in moved.values()])
     edited = changed_texts([params, settings])
-    return PromotionPlan(
-        source=source,
-        target=target,
-        changes=tuple(changes),
-        files=tuple(edited),
-        notes=tuple(notes),
-        contents=edited,
-    )
+    told: dict[str, Any] = {"changes": tuple(changes), "files": tuple(edited), "notes": tuple(notes)}
+    return PromotionPlan(source=source, target=target, contents=edited, **told)
 
 
 def _versions(app: AppDir, source: str, target: str) -> Iterator[Promotion]:

@@ -136,6 +136,10 @@ def test_m5_item_of_an_inherited_list_brings_the_list_along(app: Path, run: Runn
     assert run("param set a rules[0].verbs '[get]'").code == 0
     assert run("param set a rules[0].verbs[1] list").code == 0
     assert value(run, "rules") == [{"verbs": ["get", "list"]}]
+    before = read_tree(app)
+    for words in ("rules[0].verbs[0] put", "rules[0].verbs [put]", "rules[1].verbs [put]"):
+        run.play(f"param set --env gke a {words}\nparam unset --env gke a {words.split()[0]}")
+        assert read_tree(app) == before
 
 
 def test_m20_one_run_takes_items_strings_files_and_stdin(
