@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from math import gcd
+from operator import add
 from typing import Any, Literal, TypeVar
 
 from mlstack.dataclass import Record
@@ -388,8 +389,7 @@ class _SnapshotBuilder:
             if used is not None and (is_leaving or pod.gone_ms is not None):
                 self._arriving.append(Held(node=pod.node, request=vector(pod.requests, self._names)))
             elif used is not None:
-                for index, name in enumerate(self._names):
-                    used[index] += pod.requests.get(name, 0)
+                used[:] = map(add, used, vector(pod.requests, self._names))
 
     def _demand(self, pod: PodFacts, job: str) -> Demand:
         nodes = self._cache.eligible_nodes(pod.shape)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from math import lcm
 from typing import Any, Literal, get_args
 
@@ -317,13 +317,8 @@ class JobFacts:
 def parse_job(obj: Mapping[str, Any]) -> JobFacts:
     """Read a TrainingJob; one that cannot be used is known with its faults."""
     metadata, status = obj["metadata"], obj.get("status") or {}
-    spec: TrainingJob | None = None
-    faults: tuple[str, ...] = ()
-    try:
-        spec = training_job.parse(obj)
-    except training_job.SpecError as error:
-        faults = error.faults
-    roles = [_role_facts(spec, role) for role in get_args(RoleName)] if spec else []
+    known = {name: metadata.get(name) for name in ("namespace", "name", "uid", "creationTimestamp")}
+    spec, faults, roles = _parse_spec(json.dumps({**obj, "metadata": known, "status": None}))
     changes = [time_ms(str(record.get("time") or "")) for record in status.get("scaleRecords") or ()]
     phase, is_deleted = str(status.get("phase") or ""), bool(metadata.get("deletionTimestamp"))
     has_ended = phase in ("Succeeded", "Failed")
@@ -347,6 +342,15 @@ def parse_job(obj: Mapping[str, Any]) -> JobFacts:
         curve=_curve(status),
         rendezvous=training_job.rendezvous_trainer(spec) if spec else "",
     )
+
+
+@lru_cache(maxsize=1024)  # the status of a job changes often, the rest seldom
+def _parse_spec(text: str) -> tuple[TrainingJob | None, tuple[str, ...], tuple[RoleFacts, ...]]:
+    try:
+        spec = training_job.parse(json.loads(text))
+    except training_job.SpecError as error:
+        return None, error.faults, ()
+    return spec, (), tuple(_role_facts(spec, role) for role in get_args(RoleName))
 
 
 def _role_facts(spec: TrainingJob, role: RoleName) -> RoleFacts:

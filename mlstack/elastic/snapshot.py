@@ -14,6 +14,7 @@ from dataclasses import asdict, field
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, chain, islice, repeat
+from operator import sub
 from types import UnionType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -337,12 +338,12 @@ BASIC = ("cpu", "memory", "pods")
 
 def vector(pod: Amounts, resources: Sequence[str]) -> Vector:
     """Put amounts into the order of a snapshot's resources."""
-    return tuple(pod.get(name, 0) for name in resources)
+    return tuple([pod.get(name, 0) for name in resources])
 
 
-def minus(room: Vector, request: Sequence[int]) -> Vector:
+def minus(room: Sequence[int], request: Sequence[int]) -> Vector:
     """Subtract one vector from another."""
-    return tuple(amount - less for amount, less in zip(room, request, strict=True))
+    return tuple(map(sub, room, request))
 
 
 # --- how fast a job trains with so many trainers: reported points made concave, or a named model ---

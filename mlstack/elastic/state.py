@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Literal
 
 from mlstack.clock import micro_time, time_ms
@@ -486,7 +487,7 @@ class JobContext(Record):
     record: JobRecord
     life: Lifecycle = field(default_factory=Lifecycle)
 
-    @property
+    @cached_property
     def trainers(self) -> list[PodFacts]:
         """Give its trainers that neither ended nor are going."""
         return [pod for pod in self.pods if pod.role == "trainer" and pod.is_live]

@@ -78,8 +78,7 @@ class _Standing:
             ("parameter server", self.pserver.ready, self.pserver.desired),
             ("trainer", self.trainer.ready, max(fewest, 1)),
         ]
-        needs = [(f"{role}s" if count > 1 else role, ready, count) for role, ready, count in needs]
-        short = [f"{ready} of {count} {roles}" for roles, ready, count in needs if ready < count]
+        short = [f"{ready} of {n} {role}{'s' * (n > 1)}" for role, ready, n in needs if ready < n]
         ready, rendezvous = {pod.name for pod in context.trainers if pod.is_ready}, self.job.rendezvous
         if rendezvous and ready and rendezvous not in ready:
             short.append("not trainer 0, at which the others meet")

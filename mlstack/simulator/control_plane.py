@@ -156,7 +156,7 @@ class SchedulerNode:
     def fits(self, requests: Mapping[str, int], more: Mapping[str, int] | None = None) -> bool:
         """Tell whether there is room, `more` free than it looks."""
         free, more = self.free, more or {}
-        return all(free[name] + more.get(name, 0) >= amount for name, amount in requests.items())
+        return all([free[name] + more.get(name, 0) >= amount for name, amount in requests.items()])
 
     def score(self, requests: Mapping[str, int], scoring: str) -> int:
         """Give how good the node is for a pod, 0 to 100, as NodeResourcesFit has it."""
@@ -184,7 +184,7 @@ Budgets = Mapping[str, list[tuple[str, int]]]
 
 
 def find_victims(
-    pod: PodFacts, node: SchedulerNode, reserved: Counter[str], budgets: Budgets
+    pod: PodFacts, node: SchedulerNode, reserved: Mapping[str, int], budgets: Budgets
 ) -> Candidate | None:
     """Give who has to go from a node for a pod, None if that does not help.
 
@@ -192,10 +192,8 @@ def find_victims(
     """
     priority = pod.priority or 0
     lower = [other for other in node.pods.values() if (other.priority or 0) < priority]
-    requested: Counter[str] = Counter()
-    for other in lower:
-        requested.update(other.requests)
-    freed = {name: amount - reserved[name] for name, amount in requested.items()}
+    requested = resources.total(*(other.requests for other in lower))
+    freed = {name: amount - reserved.get(name, 0) for name, amount in requested.items()}
     if not lower or not node.fits(pod.requests, freed):
         return None
     important = sorted(lower, key=lambda other: (-(other.priority or 0), other.created_ms, other.key))
@@ -323,7 +321,7 @@ class Scheduler:
         elif live is None or live["metadata"]["uid"] != pod.uid or "deletionTimestamp" in live["metadata"]:
             self._queue.drop(pod.uid)
             pause_ms = 0
-        elif nodes := [node for node in self._filter(pod) if self._fits(pod, node)]:
+        elif nodes := self._fitting(pod):
             self._bind(live, pod, self._best(live, pod, nodes).place.name)
             pause_ms = 1000 // self._settings.bind_rate
         else:
@@ -339,19 +337,20 @@ class Scheduler:
             if node.takes_pods and (names is None or name in names):
                 yield node
 
-    def _fits(self, pod: PodFacts, node: SchedulerNode) -> bool:
-        """Tell whether a node has room beside what it keeps for nominated pods."""
-        if not node.fits(pod.requests):
-            return False
-        reserved = self._reserved(node, pod) if self._nominated else None
-        return not reserved or node.fits(pod.requests, {name: -amount for name, amount in reserved.items()})
+    def _fitting(self, pod: PodFacts) -> list[SchedulerNode]:
+        """Give the nodes that have room beside what they keep for nominated pods."""
+        nodes = [node for node in self._filter(pod) if node.fits(pod.requests)]
+        for name, reserved in self._reserved(pod).items() if nodes else ():
+            less = {resource: -amount for resource, amount in reserved.items()}
+            nodes = [node for node in nodes if node.place.name != name or node.fits(pod.requests, less)]
+        return nodes
 
-    def _reserved(self, node: SchedulerNode, pod: PodFacts) -> Counter[str]:
-        reserved: Counter[str] = Counter()
+    def _reserved(self, pod: PodFacts) -> dict[str, dict[str, int]]:
+        """Give by node what it keeps for pods that were nominated and go before this one."""
+        reserved: dict[str, dict[str, int]] = {}
         for uid, (name, other) in self._nominated.items():
-            is_before = uid != pod.uid and (other.priority or 0) >= (pod.priority or 0)
-            if name == node.place.name and is_before:
-                reserved.update(other.requests)
+            if uid != pod.uid and (other.priority or 0) >= (pod.priority or 0):
+                reserved[name] = resources.total(reserved.get(name, {}), other.requests)
         return reserved
 
     def _best(self, live: Mapping[str, Any], pod: PodFacts, nodes: list[SchedulerNode]) -> SchedulerNode:
@@ -390,11 +389,11 @@ class Scheduler:
         if not self._may_preempt(live, pod):
             self._hopeless.add(_shape(pod))
             return nominated
-        budgets = disruption_budgets(self._store)
+        budgets, reserved = disruption_budgets(self._store), self._reserved(pod)
         candidates = [
             candidate
             for node in self._filter(pod)
-            if (candidate := find_victims(pod, node, self._reserved(node, pod), budgets))
+            if (candidate := find_victims(pod, node, reserved.get(node.place.name, {}), budgets))
         ]
         if not candidates:
             self._hopeless.add(_shape(pod))
@@ -516,8 +515,8 @@ class Workloads:
         uid, count = owner["metadata"]["uid"], _replicas(owner)
         live = [pod for pod in pods if engine.is_live(pod)]
         going = [pod for pod in live if pod["metadata"]["uid"] in self._doomed.get(uid, ())]
-        if not going:
-            going = sorted(live, key=self._removal_order(live))[: max(0, len(live) - count)]
+        if not going and len(live) > count:
+            going = sorted(live, key=self._removal_order(live))[: len(live) - count]
             self._doomed[uid] = {pod["metadata"]["uid"] for pod in going}
         for pod in going:
             yield partial(self._store.delete, pod)

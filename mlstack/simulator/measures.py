@@ -15,7 +15,7 @@ from mlstack.elastic import facts
 from mlstack.elastic.facts import NodeFacts, PodFacts, key_of
 from mlstack.elastic.policy.sharing import jain
 from mlstack.elastic.snapshot import Decision, Job, ScalePlan, Snapshot, Vector, minus, stands_still
-from mlstack.elastic.training_job import JOB_LABEL, SpecError, parse
+from mlstack.elastic.training_job import JOB_LABEL
 from mlstack.kube.client import WatchEvent
 from mlstack.objects.resources import Amounts, is_host_port, total
 
@@ -122,6 +122,8 @@ class ClusterObserver:
             "TrainingJob": (self._jobs, _job),
             "Deployment": (self._services, _service),
         }
+        # Of each node what was last seen of it, and what that came to: most stay as they are.
+        self._rooms: dict[str, tuple[tuple[object, ...], tuple[bool, Amounts]]] = {}
         self._created = 0
         self._deleted: set[str] = set()
         self._latest: Sample | None = None  # until something changes
@@ -164,14 +166,19 @@ class ClusterObserver:
         if self._latest is not None:
             return replace(self._latest, at_ms=now_ms)
         pods = [pod for pod in self.pods.values() if not pod.ending]
+        held = defaultdict[str, list[PodFacts]](list)
+        for pod in pods:
+            held[pod.node].append(pod)
+        shapes = frozenset(tuple(trainer.items()) for _, trainer in self._jobs.values())
+        for name, node in self.nodes.items():
+            known = (node, held[name], shapes)
+            if name not in self._rooms or self._rooms[name][0] != known:
+                self._rooms[name] = (known, _room(*known))
+        rooms = {name: self._rooms[name][1] for name in self.nodes}
         running = {pod.uid: pod for pod in pods if pod.phase == "Running" and pod.node in self.nodes}
         jobs = self._sample_jobs(pods, running)
         complete = {job.key for job in jobs if job.is_complete}
         serving = Counter(self._service_of.get(uid) for uid, pod in running.items() if pod.is_live)
-        held = defaultdict[str, list[Amounts]](list)
-        for pod in pods:
-            held[pod.node].append(pod.requests)
-        bound = {name: total(*held[name]) for name in self.nodes}
         self._latest = Sample(
             at_ms=now_ms,
             allocatable=total(*(node.allocatable for node in self.nodes.values())),
@@ -179,8 +186,8 @@ class ClusterObserver:
             background=total(*(pod.requests for pod in running.values() if pod.namespace == BACKGROUND)),
             useful=total(*(pod.requests for pod in running.values() if self._is_useful(pod, complete))),
             requested=total(*(pod.requests for pod in pods)),
-            stranded=self._stranded(bound),
-            crowded=tuple(name for name in sorted(bound) if self._is_crowded(name, bound[name])),
+            stranded=total(*(stranded for _, stranded in rooms.values())),
+            crowded=tuple(name for name in sorted(rooms) if rooms[name][0]),
             jobs=jobs,
             services=tuple(
                 ServiceSample(key=key, target=self._services[key][0], running=serving[key])
@@ -206,25 +213,19 @@ class ClusterObserver:
             return f"{pod.namespace}/{pod.job}" in complete
         return self._service_of[pod.uid] in self._services
 
-    def _is_crowded(self, name: str, held: Amounts) -> bool:
-        offered = self.nodes[name].allocatable
-        return any(amount > offered.get(part, int(is_host_port(part))) for part, amount in held.items())
 
-    def _stranded(self, bound: Mapping[str, Amounts]) -> Amounts:
-        """Sum up what is free on nodes that have no room for one trainer of any job."""
-        shapes = {tuple(trainer.items()) for _, trainer in self._jobs.values()}
-        stranded = []
-        for name, node in self.nodes.items():
-            free = {part: amount - bound[name].get(part, 0) for part, amount in node.allocatable.items()}
-            if not any(all(free.get(part, 0) >= amount for part, amount in shape) for shape in shapes):
-                stranded.append(free)
-        return total(*stranded)
+def _room(node: NodeFacts, pods: Iterable[PodFacts], shapes: Iterable[Any]) -> tuple[bool, Amounts]:
+    """Tell whether a node has more bound than it offers; give what is free but fits no trainer of any job."""
+    offered, held = node.allocatable, total(*(pod.requests for pod in pods))
+    is_crowded = any(amount > offered.get(part, int(is_host_port(part))) for part, amount in held.items())
+    free = {part: amount - held.get(part, 0) for part, amount in offered.items()}
+    is_useful = any(all(free.get(part, 0) >= amount for part, amount in shape) for shape in shapes)
+    return is_crowded, {} if is_useful else free
 
 
 def _job(obj: Mapping[str, Any]) -> tuple[JobSample, Amounts] | None:
-    try:
-        spec = parse(obj)
-    except SpecError:
+    spec = facts.parse_job(obj).spec
+    if spec is None:
         return None
     status = obj.get("status") or {}
     target = (status.get("trainer") or {}).get("desired")
@@ -531,7 +532,7 @@ def _breaches_of_nodes(snapshot: Snapshot, plan: ScalePlan) -> Iterator[str]:
             take(name, job.trainer)
         for held in job.held if job.state != "waiting" and not decision.is_admitted else ():
             take(held.node, held.request, sign=-1)
-    for name, after in free.items():
+    for name, after in sorted(free.items() - before.items()):
         if any(left < min(0, was) for left, was in zip(after, before[name], strict=True)):
             yield f"I2: {name} is over-allocated by {[left for left in after if left < 0]}"
 

@@ -180,13 +180,11 @@ def clear(cluster: ClusterState, node: NodeInfo, amounts: Sparse, allow: Allowan
             for resource, amount in slot.state.amounts:
                 room[resource] += amount
         is_useful = any(fits(room, kind) for kind in cluster.shapes)
-        waste = [
-            0 if is_useful else room[resource] * WHOLE // cluster.whole[resource] for resource, _ in amounts
-        ]
+        waste = [room[resource] * WHOLE // cluster.whole[resource] for resource, _ in amounts]
         return Clearance(
             priority=max([slot.state.job.priority for slot in chosen]),
             evictions=sum([slot.is_bound for slot in chosen]),
-            waste=sum(waste),
+            waste=0 if is_useful else sum(waste),
             negative_share=-min([slot.state.share for slot in chosen]),
             slots=tuple(chosen),
         )

@@ -34,6 +34,7 @@ from mlstack.elastic.snapshot import (
     Snapshot,
     Trainer,
     Vector,
+    minus,
 )
 from mlstack.names import Table
 from mlstack.objects import resources
@@ -86,9 +87,9 @@ def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> Sca
     cluster = ClusterState(snapshot, scoring, budget)
     sharing.place_unbound(cluster, stuck_ms=config.stuck_ms)
     for state in cluster.states.values():
-        if state.job.state == "admitted":
+        if state.job.state == "admitted" and (excess := state.count - state.job.maximum) > 0:
             slots = sorted(state.slots, key=lambda slot: (slot.is_rendezvous, slot.eviction_order))
-            for slot in slots[: max(0, state.count - state.job.maximum)]:
+            for slot in slots[:excess]:
                 cluster.evict(slot, "bounds")
     demands, admission = sharing.Demands(cluster), sharing.Admission(cluster, backfill_ms=config.backfill_ms)
     headroom = sharing.Headroom(cluster, config.headroom_pct)
@@ -323,8 +324,7 @@ class Tally:
     def take(self, node: str, request: Vector) -> None:
         """Take room on a node; a node that takes no pods has none that counts."""
         if (idle := self.idle.get(node)) is not None:
-            for resource, amount in enumerate(request):
-                idle[resource] -= amount
+            idle[:] = minus(idle, request)
 
     def give(self, node: str, request: Vector) -> None:
         """Give room on a node back."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from math import lcm
+from operator import add
 from typing import Any, NamedTuple
 
 from mlstack.elastic.snapshot import (
@@ -20,6 +21,7 @@ from mlstack.elastic.snapshot import (
     Trainer,
     Unplaced,
     Vector,
+    minus,
     source,
     speeds,
 )
@@ -60,11 +62,7 @@ def count(room: Sequence[int], amounts: Sparse) -> int:
 
 def total(vectors: Iterable[Vector], size: int) -> Vector:
     """Give the sum of vectors of that size."""
-    sums = [0] * size
-    for vector in vectors:
-        for resource, amount in enumerate(vector):
-            sums[resource] += amount
-    return tuple(sums)
+    return tuple(map(sum, zip([0] * size, *vectors, strict=True)))
 
 
 def dominant(request: Sparse, whole: Sequence[int]) -> int:
@@ -89,9 +87,9 @@ class NodeInfo:
         self.name = node.name
         self.allocatable = node.allocatable
         # the resources that device plug-ins brought to it, and how much of each
-        self.devices = tuple((resource, count) for resource, count in enumerate(node.devices) if count)
+        self.devices = sparse(node.devices)
         # room at this moment; what goes in this plan does not count, what comes does
-        self.now = [all_ - used for all_, used in zip(node.allocatable, node.used, strict=True)]
+        self.now = list(minus(node.allocatable, node.used))
         self.later = list(self.now)  # room when everything on its way out, by this plan too, is gone
         self.lifted = list(self.now)  # `later` as if no trainer were there
         self.states: dict[JobState, list[TrainerSlot]] = {}  # the jobs that have trainers on it, with these
@@ -111,13 +109,15 @@ class TrainerSlot:
         self.is_planned = trainer is None  # no pod is there yet
         self.is_bound = trainer is not None and bool(trainer.node)  # a pod runs: losing it costs work
         self.is_rendezvous = trainer is not None and trainer.is_rendezvous  # it stays while the job does
-        # the order in which trainers of one job go: planned, unbound, unready, young ones first, and of one
-        # age those of the highest indexes
-        self.eviction_order: EvictionOrder = (0, 0, 0, 0, node.name if node else "")
-        if trainer is not None:
-            rank = 1 if not trainer.node else 2 if node is None else 3
-            age = (-trainer.created_ms, -trainer.index, trainer.name)
-            self.eviction_order = (rank, int(trainer.is_ready), *age)
+
+    @cached_property
+    def eviction_order(self) -> EvictionOrder:
+        """Rank it among its job's that go: planned, unbound, unready, young ones first, then high indexes."""
+        if self.trainer is None:
+            return (0, 0, 0, 0, self.node.name if self.node else "")
+        rank = 1 if not self.trainer.node else 2 if self.node is None else 3
+        age = (-self.trainer.created_ms, -self.trainer.index, self.trainer.name)
+        return (rank, int(self.trainer.is_ready), *age)
 
 
 class JobState:
@@ -203,10 +203,8 @@ class Gain:
         self._gains: dict[str, tuple[int, ...]] = {}
         for job in jobs:
             amounts = zip(job.trainer, totals, strict=True)
-            dominant_share = max(
-                (Fraction(asked, all_) for asked, all_ in amounts if all_), default=Fraction(0)
-            )
-            self._gains[job.key] = _gains(source(job), job.weight / (dominant_share or Fraction(1)))
+            share = max((Fraction(asked, all_) for asked, all_ in amounts if all_), default=Fraction(0))
+            self._gains[job.key] = _gains(source(job), job.weight / (share or Fraction(1)))
         self._kinds = {job.key: (job.trainer, job.minimum, self._gains[job.key]) for job in jobs}
         self._scale = 1 + max([self._fulfilment.share(job, job.maximum) for job in jobs], default=0)
 
@@ -282,8 +280,7 @@ class ClusterState:
         """Take the room of what goes, and put all bound trainers where they are."""
         for going in self.snapshot.arriving:
             if (node := self.by_name.get(going.node)) is not None:
-                for resource, amount in enumerate(going.request):
-                    node.now[resource] -= amount
+                node.now = list(minus(node.now, going.request))
         for state in self.states.values():
             for trainer in state.job.trainers:
                 if trainer.node:
@@ -468,8 +465,7 @@ class FreeRoom:
         for index in dict.fromkeys(log[self._seen :]):
             if (before := self._at.get(index)) is not None:
                 self._at[index] = after = self._measure(self._cluster.nodes[index])
-                for position, amount in enumerate(after):
-                    self._sums[position] += amount - before[position]
+                self._sums = list(map(add, self._sums, minus(after, before)))
         self._seen = len(log)
         return list(self._sums)
 
