@@ -51,24 +51,20 @@ def judge(manifest: KubeObject, environment: str, *, fixed: str, why: str | None
             where=str(manifest.source) if manifest.source else f"component {manifest.component}",
         )
     keep = f"or let the files say there what the cluster has (`mlstack diff {environment}` shows both)"
-    if kind.never:
-        hint = f"a {manifest.kind} is never made anew: {kind.never}, {keep}"
-        return Refusal(kind="immutable", reasons=(fixed,), hint=hint)
-    if annotation == "never":
-        hint = f"its annotation `{RECREATE}: never` keeps it from being made anew; change that, {keep}"
-        return Refusal(kind="immutable", reasons=(why or fixed,), hint=hint)
-    if why or annotation == "true":
-        return why or fixed
-    if kind.unasked:
-        return f"{fixed}: {kind.unasked}"
-    if is_made_anew_as_hook(manifest):
-        return f"{fixed}: a hook of Helm is made anew"
     place = f"environments/{environment}/patches/{manifest.component}.yaml"
     hint = (
         f'let it be deleted and made anew by the annotation `{RECREATE}: "true"` on it'
         f" (in its manifest, or in {place}), {keep}"
     )
-    return Refusal(kind="immutable", reasons=(fixed,), hint=hint)
+    if kind.never:
+        hint = f"a {manifest.kind} is never made anew: {kind.never}, {keep}"
+    elif annotation == "never":
+        hint = f"its annotation `{RECREATE}: never` keeps it from being made anew; change that, {keep}"
+    elif why or annotation == "true":
+        return why or fixed
+    elif kind.unasked or is_made_anew_as_hook(manifest):
+        return f"{fixed}: {kind.unasked or 'a hook of Helm is made anew'}"
+    return Refusal(kind="immutable", reasons=(why or fixed,), hint=hint)
 
 
 def is_failed_hook(manifest: KubeObject, live: Data) -> bool:
@@ -99,11 +95,8 @@ def says_fixed(error: InvalidError) -> bool:
 def sentence(manifest: KubeObject, causes: Sequence[Cause], changed: Sequence[FieldChange]) -> str:
     """Say which fields cannot change, and in the server's words why, where those say more than that."""
     mutable = replacement_of(manifest.data).mutable
-    meant = [
-        change.path
-        for change in changed
-        if change.path.startswith("spec") and not change.path.startswith(mutable)
-    ]
+    paths = [change.path for change in changed]
+    meant = [path for path in paths if path.startswith("spec") and not path.startswith(mutable)]
     reasons: dict[str, str] = {}
     for cause in causes:
         text = "" if _FIXED.search(cause.message) else cause.message.partition(": Invalid value:")[0]
@@ -197,10 +190,7 @@ _MARKS = frozenset(
 def foreign_owner(
     manifest: KubeObject, live: Data, environments: Collection[str]
 ) -> tuple[str, Refusal] | None:
-    """Give whose an object is, and the refusal to take it from them; None if it is ours or nobody's.
-
-    `environments` are those of the app.
-    """
+    """Give whose an object is where it is not ours, and its refusal; `environments` are those of the app."""
     owner = other_owner(manifest, live)
     if not owner:
         return None
@@ -454,10 +444,18 @@ def earlier_state(
             elif not may_go_back and (lost := losses(today.data, obj.data)):
                 why = f"going back would lose something ({lost[0]})"
                 why += "; if that is wanted: --allow-destructive-crds"
-        objects.append(today if today is not None and why else obj)
+        objects.append(today if today is not None and why else _replaceable_as(today, obj))
         if why:
             notes.append(f"{obj.identity} stays as it is: {why}")
     return replace(earlier, objects=tuple(objects)), tuple(notes)
+
+
+def _replaceable_as(today: KubeObject | None, obj: KubeObject) -> KubeObject:
+    """Give an earlier object that may be made anew if today's may: nobody can annotate an earlier set."""
+    if today is None or RECREATE not in today.annotations or RECREATE in obj.annotations:
+        return obj
+    annotations = {**obj.annotations, RECREATE: today.annotations[RECREATE]}
+    return obj.with_data({**obj.data, "metadata": {**obj.metadata, "annotations": annotations}})
 
 
 def sparing_claims(changes: Iterable[Change], now: DesiredState) -> tuple[Change, ...]:
