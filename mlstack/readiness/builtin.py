@@ -131,10 +131,11 @@ def because(facts: Facts, text: str, *, is_job: bool = False) -> Readiness:
     living = [pod for pod in facts.pods if (pod.get("status") or {}).get("phase") not in ends]
     why = worst(living or facts.pods, facts)
     if why is None:
-        warnings = [] if facts.pods else facts.warnings()
+        warnings = [] if facts.pods else facts.warnings()[-1:]
         running = [pod for pod in _unready(facts.pods) if (pod.get("status") or {}).get("phase") == "Running"]
-        more = event_text(warnings[-1]) if warnings else unready(running[0]) if running else ""
-        return waiting(": ".join(filter(None, dict.fromkeys([text, more]))))
+        more = [event_text(event) for event in warnings if str(event.get("message") or "?") not in text]
+        more += [unready(pod) for pod in running[:1]]
+        return waiting(": ".join(filter(None, dict.fromkeys([text, *more]))))
     joined = ": ".join(filter(None, dict.fromkeys([text, why.reason])))
     if why.is_final and (why.is_stuck or not is_job):
         return failed(joined)
@@ -238,9 +239,8 @@ def _broken_start(pod: Pod, facts: Facts) -> Trouble | None:
         crashed = _ended(last, pod, container, facts) if "exitCode" in last else ""
         # The probe after whose failure a kubelet starts it again; its exit code says nothing.
         probes = [event for event in _unhealthy(pod, facts) if _container_of(event) in ("", name)]
-        failures = [
-            text for event in probes if (text := _probe_failure(event)).startswith(("Liveness", "Startup"))
-        ]
+        texts = map(_probe_failure, probes)
+        failures = [text for text in texts if text.startswith(("Liveness", "Startup"))]
         if reason == CRASHES:
             text = "; ".join(filter(None, (crashed, *failures[-1:])))
             late = times >= MOST_RESTARTS or _troubled_s(pod, facts) > GRACE_S
@@ -365,9 +365,9 @@ def claim(facts: Facts) -> Readiness:
 @rule("Service")
 def service(facts: Facts) -> Readiness:
     """A Service is ready at once; one of type LoadBalancer with its address, where that is waited for."""
-    if facts.spec.get("type") != "LoadBalancer" or not facts.wait_for_load_balancer:
-        return ready()
-    if (facts.status.get("loadBalancer") or {}).get("ingress") or facts.spec.get("externalIPs"):
+    is_waited_for = facts.spec.get("type") == "LoadBalancer" and facts.wait_for_load_balancer
+    has_address = (facts.status.get("loadBalancer") or {}).get("ingress") or facts.spec.get("externalIPs")
+    if has_address or not is_waited_for:
         return ready()
     warnings = facts.warnings()
     return waiting(event_text(warnings[-1]) if warnings else "the load balancer has no address yet")

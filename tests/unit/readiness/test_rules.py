@@ -306,6 +306,14 @@ def test_a_probe_that_fails_is_the_reason_of_its_workload(kind: str) -> None:
     assert readiness.reason == "0 of 1 pods ready: container main: Readiness probe failed: one | two"
 
 
+def test_an_event_that_says_what_the_status_says_is_told_once() -> None:
+    status = {"phase": "Pending", "reason": "taken off; since then: no room"}
+    same, other = event("uid-x", "MinimumLost", "taken off"), event("uid-x", "Refused", "no right")
+    for events, more in (([other, same], ""), ([same, other], ": Refused: no right")):
+        readiness = judge("paddlepaddle.org/v1", "TrainingJob", status=status, events=events)
+        assert readiness.reason == f"{status['reason']}{more}"
+
+
 def test_a_readiness_gate_says_what_it_waits_for() -> None:
     gated = runs()
     gated["status"]["containerStatuses"][0]["ready"] = True
