@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal
@@ -193,14 +193,13 @@ def fingerprint(fields: Iterable[FieldChange]) -> str:
     return digest_of(sorted((path, *hashes) for path, hashes in _hashes(fields).items()))
 
 
-def _hashes(fields: Iterable[FieldChange]) -> dict[str, tuple[str, str]]:
+def _hashes(fields: Iterable[FieldChange]) -> Mapping[str, Sequence[str]]:
     """Give the hashes of what is there and what is wanted, by field; a side that says nothing is empty."""
-    hashes: dict[str, tuple[str, str]] = {}
+    hashes: defaultdict[str, list[str]] = defaultdict(lambda: ["", ""])
     for change in fields:
-        for path, value in _leaves(change.path, change.old):
-            hashes[path] = (digest_of(value), hashes.get(path, ("", ""))[1])
-        for path, value in _leaves(change.path, change.new):
-            hashes[path] = (hashes.get(path, ("", ""))[0], digest_of(value))
+        for side, whole in enumerate((change.old, change.new)):
+            for path, value in _leaves(change.path, whole):
+                hashes[path][side] = digest_of(value)
     return hashes
 
 
@@ -391,7 +390,7 @@ def report(changes: Changes) -> ChangeReport:
     """Write down what a run would do."""
     from mlstack.readiness.capacity import footprint
 
-    later = [change.desired for change in changes.changes if change.desired is not None]
+    later = [_later(change, change.desired) for change in changes.changes if change.desired is not None]
     now = [
         change.live if change.live and change.action in EXISTING else change.desired
         for change in changes.changes
@@ -407,6 +406,14 @@ def report(changes: Changes) -> ChangeReport:
         takes=takes.now,
         takes_more=takes.more_than(footprint([obj for obj in now if obj is not None])),
     )
+
+
+def _later(change: Change, desired: KubeObject) -> KubeObject:
+    """Give an object as it will be: a claim stays with the storage class that the cluster chose for it."""
+    if change.action != "update" or change.live is None or desired.kind != "PersistentVolumeClaim":
+        return desired
+    spec = {**(change.live.data.get("spec") or {}), **(desired.data.get("spec") or {})}
+    return desired.with_data({**desired.data, "spec": spec})
 
 
 def _row(change: Change, secrets: Sequence[str]) -> ObjectChange:

@@ -219,14 +219,8 @@ ALLOW_ANNOTATION = "mlstack.dev/allow-destructive"
 
 # Keyword → whether a greater number allows more.
 _BOUNDS = {
-    "minimum": False,
-    "minLength": False,
-    "minItems": False,
-    "minProperties": False,
-    "maximum": True,
-    "maxLength": True,
-    "maxItems": True,
-    "maxProperties": True,
+    **dict.fromkeys(("minimum", "minLength", "minItems", "minProperties"), False),
+    **dict.fromkeys(("maximum", "maxLength", "maxItems", "maxProperties"), True),
 }
 _NUMERIC = ("int32", "int64", "float", "double")  # formats that the server does not hold numbers to
 _WIDER = (("integer", "number"), ("integer", "int-or-string"), ("string", "int-or-string"))

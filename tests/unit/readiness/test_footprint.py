@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mlstack.elastic import training_job
 from mlstack.elastic.pods import pod_spec
@@ -251,19 +252,15 @@ def test_prices_stand_beside_the_environments(run: Runner, app: Path) -> None:
     assert "MONTH" not in run("footprint minikube").out
     write_tree(app, {"environments/prices.yaml": PRICES})
     ran = run("footprint minikube -o json")
-    assert ran.json["total"] == {
-        "component": "",
-        "takes": {"pods": 2, "requests.cpu": 1000, "requests.memory": 2 * GI},
-        "monthlyCost": 73.0,
-    }
+    takes = {"pods": 2, "requests.cpu": 1000, "requests.memory": 2 * GI}
+    assert ran.json["total"] == {"component": "", "takes": takes, "monthlyCost": 73.0}
     assert ran.json["notes"] == ["no price for requests.memory"]
     assert "EUR/MONTH" in run("footprint minikube").out
     write_tree(app, {"environments/minikube/prices.yaml": PRICES.replace("0.1", "0")})
     assert run("footprint minikube -o json").json["total"]["monthlyCost"] == 0
     write_tree(app, {"environments/prices.yaml": PRICES.replace("0.1", "-1")})
     write_tree(app, {"environments/minikube/prices.yaml": PRICES.replace("0.1", "-1")})
-    assert (ran := run("footprint minikube")).code == 3
-    assert "environments/minikube/prices.yaml:4" in ran.err
+    run.play("footprint minikube | 3 | environments/minikube/prices.yaml:4")
 
 
 def test_a_difference_tells_what_it_takes_more(run: Runner, app: Path) -> None:
@@ -278,10 +275,14 @@ def test_a_difference_tells_what_it_takes_more(run: Runner, app: Path) -> None:
     assert ran.json["takesMore"] == {"pods": 3, "requests.cpu": 1500, "requests.memory": 3 * GI}
     write_tree(app, {"environments/minikube/patches/web.yaml": PATCH.replace("replicas: 5", "replicas: 1")})
     assert "takes 1 pod, 0.5 cpu, 1Gi memory (-1 pod, " in run("diff minikube").out
-    claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\n"
-    file = {"components/data.yaml": f"{claim}spec: {{resources: {{requests: {{storage: 1Gi}}}}}}\n"}
-    write_tree(app, file)
+    head = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: default}\n"
+    text = f"{head}spec: {{resources: {{requests: {{storage: 1Gi}}}}}}\n"
+    stored = yaml.safe_load(text.replace("spec: {", "spec: {storageClassName: standard, "))  # the default
+    run.cluster("minikube").apply(stored, manager="kubectl")
+    write_tree(app, {"components/data.yaml": text})
     run.ok("apply minikube -c data --no-wait")
+    write_tree(app, {"components/data.yaml": text.replace("1Gi", "3Gi")})
+    assert "takes 3Gi standard (+2Gi standard)\n" in run("diff minikube -c data").out
     run.ok("component rm data")
     assert "takes 1 pod, 0.5 cpu, 1Gi memory (-1 pod, -0.5 cpu, -1Gi memory)" in run("diff minikube").out
     run.ok("component rm web")
