@@ -1,8 +1,8 @@
-"""Type the examples of every command's help in one situation, and tell what came of each as JSON.
+"""Type the examples of every command's help in the situations asked for, and tell what came of each as JSON.
 
-A process of its own (`python -m tests.support.trial SITUATION FOLDER`), so that it can be put where there is
-no network and where file systems are mounted for it alone. Each line runs in a child of it: on clusters in
-memory that know what was applied before, in an app that has nearly all that the examples speak of.
+A process of its own (`python -m tests.support.trial FOLDER`), so that it can be put where there is no network
+and where file systems are mounted for it alone; it reads situations, a line each. Each example runs in a
+child: on clusters in memory that know what was applied before, in an app with nearly all that is spoken of.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import pkgutil
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ NOBODY = 65534
 LOCK = "app/.mlstack/lock"
 EXAMPLES = 1
 LIMIT_S = 60
+TOLD = "told"  # is printed once a situation is done with
 LONG = ("elastic run", "elastic simulate case")  # they run for ever, or for a minute
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -127,9 +129,9 @@ def example_lines() -> Iterator[str]:
 class Trial:
     """A folder with an app and its neighbours, and clusters that know the app."""
 
-    def __init__(self, situation: str, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         """Build the app; what stands in `scene` is what is watched."""
-        self.situation, self.folder, self.root = situation, folder / "scene", folder / "scene/app"
+        self.situation, self.folder, self.root = "", folder / "scene", folder / "scene/app"
         contexts = dict.fromkeys(("minikube", "gke", "gke-staging", "gke-prod", "prod", "my-kind"), "default")
         self.runner = Runner(capsys=None, contexts=contexts)  # type: ignore[arg-type]  # nothing is read back
         write_tree(self.folder, BASE)
@@ -140,6 +142,25 @@ class Trial:
         for step in STEPS:
             self._step(step)
         self.runner.clusters[""] = self.runner.cluster("minikube")  # where no context is named
+        os.chdir(folder)
+        for name in ("scene", "cache"):
+            shutil.copytree(folder / name, folder / f"kept-{name}", symlinks=True)
+
+    def enter(self, situation: str) -> None:
+        """Lay out the app, on a file system of its own that is read-only or full where that is asked for."""
+        self.situation, cache = situation, self.folder.with_name("cache")
+        shutil.rmtree(cache)
+        size = ("-o", "size=8m") if situation == "full" else ()
+        subprocess.run(["mount", "-t", "tmpfs", *size, "scene", self.folder], check=True)
+        for folder in (self.folder, cache):
+            kept = folder.with_name(f"kept-{folder.name}")
+            shutil.copytree(kept, folder, symlinks=True, dirs_exist_ok=True)
+        if situation == "readonly":
+            subprocess.run(["mount", "-o", "remount,ro", self.folder], check=True)
+        if situation == "full":
+            with suppress(OSError), (self.folder / "filler").open("wb", buffering=0) as filler:
+                while True:
+                    filler.write(bytes(4096))
         self.before = read_tree(self.folder)
 
     def _step(self, line: str) -> None:
@@ -171,11 +192,8 @@ class Trial:
     def _run_here(self, line: str, printed: Path) -> int:
         words, _, source = line.partition(" < ")
         argv = shlex.split(words)
-        os.chdir(
-            {"subdirectory": self.root / "components/serving", "dir": self.folder}.get(
-                self.situation, self.root
-            )
-        )
+        places = {"subdirectory": self.root / "components/serving", "dir": self.folder}
+        os.chdir(places.get(self.situation, self.root))
         if self.situation == "dir":
             argv = ["--dir", str(self.root), *argv]
         for number, path in enumerate((source.strip() or os.devnull, printed / "out", printed / "err")):
@@ -214,38 +232,24 @@ class Trial:
             setattr(os, name, pressed(name))
 
 
-def enter(situation: str, scene: Path) -> None:
-    """Change what the whole process sees, where the situation is one of file systems."""
-    if situation == "readonly":
-        for options in (["--bind", str(scene), str(scene)], ["-o", "remount,bind,ro", str(scene)]):
-            subprocess.run(["mount", *options], check=True)
-    if situation == "full":
-        with suppress(OSError), (scene / "filler").open("wb", buffering=0) as filler:
-            while True:
-                filler.write(bytes(4096))
-
-
-def tell(situation: str, folder: Path) -> None:
-    """Run every example and write what came of it to `outcomes.json`."""
+def tell(folder: Path) -> None:
+    """Run every example in each situation that is read, and write what came of it to `SITUATION.json`."""
     for module in pkgutil.walk_packages(mlstack.__path__, "mlstack."):
         if not module.name.endswith("__main__"):
             import_module(module.name)  # once for all children; a stranger may be unable to read them
-    scene = folder / "scene"
-    scene.mkdir()
     printed = folder / "printed"
     printed.mkdir(mode=0o777)
     printed.chmod(0o777)
-    if situation == "full":
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "scene", scene], check=True)
-    trial = Trial(situation, folder)
-    enter(situation, scene)
-    trial.before = read_tree(scene)
-    outcomes = {}
-    for line in example_lines():
-        if not line.startswith(LONG):
-            outcomes[line] = asdict(trial.run(line, printed))
-    (folder / "outcomes.json").write_text(json.dumps(outcomes))
+    trial = Trial(folder)
+    for situation in map(str.strip, sys.stdin):
+        trial.enter(situation)
+        lines = [line for line in example_lines() if not line.startswith(LONG)]
+        outcomes = {line: asdict(trial.run(line, printed)) for line in lines}
+        subprocess.run(["umount", "--lazy", trial.folder], check=True)
+        (folder / f"{situation}.json").write_text(json.dumps(outcomes))
+        sys.stdout.write(f"{TOLD}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    tell(sys.argv[1], Path(sys.argv[2]))
+    tell(Path(sys.argv[1]))

@@ -10,12 +10,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from tests.support.trial import SITUATIONS
+from tests.support.trial import SITUATIONS, TOLD
 
 pytestmark = pytest.mark.slow
 
@@ -25,44 +25,42 @@ Trial = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
-    """Give a function that tries all lines in a situation, once."""
-    tried: dict[str, dict[str, Any]] = {}
-
-    def outcomes(situation: str) -> dict[str, Any]:
-        if situation not in tried:
-            tried[situation] = _tried(situation, tmp_path_factory.mktemp(situation))
-        return tried[situation]
-
-    return outcomes
-
-
-def _tried(situation: str, folder: Path) -> dict[str, Any]:
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
+    """Give a function that tries all lines in a situation, once; one process builds the app for all."""
     if shutil.which("unshare") is None:
         pytest.skip("unshare is not on PATH")
-    if situation == "stranger" and os.geteuid() != 0:
-        pytest.skip("only root may become another user")
+    folder = tmp_path_factory.mktemp("trial")
     folder.chmod(0o755)
     rights = () if os.geteuid() == 0 else ("--map-root-user",)
-    command = ["unshare", "--net", "--mount", *rights, sys.executable, "-m", "tests.support.trial", situation]
-    environment = {
-        **os.environ,
-        "HOME": str(folder),
-        "XDG_CACHE_HOME": str(folder / "cache"),
-        "COLUMNS": "200",
-    }
-    done = subprocess.run(
-        [*command, str(folder)], env=environment, capture_output=True, text=True, check=False
-    )
-    if "unshare failed" in done.stderr or "mount: " in done.stderr:
-        pytest.skip(f"no namespaces here: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads((folder / "outcomes.json").read_text())
-    return result
+    command = ["unshare", "--net", "--mount", *rights, sys.executable, "-m", "tests.support.trial"]
+    homes = {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "200"}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+
+    def outcomes(situation: str) -> dict[str, Any]:
+        told = folder / f"{situation}.json"
+        if not told.exists():
+            with suppress(BrokenPipeError):
+                process.stdin.write(f"{situation}\n")
+                process.stdin.flush()
+            if f"{TOLD}\n" not in process.stdout:
+                fault = (folder / "stderr").read_text()
+                if "unshare failed" in fault or "mount: " in fault:
+                    pytest.skip(f"no namespaces here: {fault.strip()}")
+                pytest.fail(fault)
+        result: dict[str, Any] = json.loads(told.read_text())
+        return result
+
+    with (
+        (folder / "stderr").open("w") as errors,
+        subprocess.Popen([*command, folder], env={**os.environ, **homes}, stderr=errors, **pipes) as process,
+    ):
+        yield outcomes
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_no_command_breaks(trial: Trial, situation: str) -> None:
+    if situation == "stranger" and os.geteuid() != 0:
+        pytest.skip("only root may become another user")
     usual = trial("plain")
     broken = {
         line: (fault, outcome)
