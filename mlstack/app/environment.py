@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -313,13 +314,23 @@ def is_kept_label(name: str) -> bool:
     return not name.endswith(("/hostname", "/instance-id", "/node-id"))
 
 
+@contextmanager
+def reading_snapshot(environment: str, file: str | None = None) -> Iterator[None]:
+    """Raise SchemaError where a snapshot holds what `env snapshot` never writes."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError):
+        hint = f"take it anew: mlstack env snapshot {environment}"
+        raise SchemaError("the file is no snapshot of a cluster", where=file, hint=hint) from None
+
+
 def parse_snapshot(data: bytes, file: str, environment: str) -> ClusterSnapshot:
     """Read what a snapshot's file holds.
 
     Raises:
         SchemaError: it is not what `env snapshot` writes.
     """
-    try:
+    with reading_snapshot(environment, file):
         content = json.loads(data)
         if (content.pop("apiVersion"), content.pop("kind")) != (API_VERSION, _SNAPSHOT_KIND):
             raise ValueError
@@ -329,7 +340,4 @@ def parse_snapshot(data: bytes, file: str, environment: str) -> ClusterSnapshot:
         snapshot = ClusterSnapshot(**{**content, **lists, "apis": apis, "limits": limits})
         if not all(isinstance(text, str) for text in (snapshot.taken, snapshot.version)):
             raise TypeError
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        hint = f"take it anew: mlstack env snapshot {environment}"
-        raise SchemaError("the file is no snapshot of a cluster", where=file, hint=hint) from None
-    return snapshot
+        return snapshot

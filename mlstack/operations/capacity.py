@@ -9,20 +9,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import layout
-from mlstack.app.environment import ClusterSnapshot, Prices, is_kept_label
+from mlstack.app.environment import ClusterSnapshot, Prices, is_kept_label, reading_snapshot
 from mlstack.app.reader import AppReader
 from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import Record
 from mlstack.deploy import capacity
 from mlstack.deploy import target as guard
 from mlstack.deploy.target import Target
-from mlstack.errors import ForbiddenError, ObjectNotFoundError, SchemaError
+from mlstack.errors import ForbiddenError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, Opener
 from mlstack.objects.kube_object import DesiredState
 from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, required_affinity
 from mlstack.readiness.capacity import NO_ROOM, Fit, NodePool, fits, footprint
 from mlstack.readiness.placement import HOST, NodeRoom, PodSet, anti_terms, matches, spread
-from mlstack.readiness.rule import ODD
 from mlstack.render import render
 
 if TYPE_CHECKING:
@@ -306,11 +305,8 @@ def fits_snapshot(
 ) -> FitsResult:
     """Judge whether a cluster had room for all that an environment brings; other arguments as above."""
     state = render.load(app, environment, components=components, overrides=overrides, stand_ins=True)
-    try:
+    with reading_snapshot(environment):
         return _fits(state, snapshot)
-    except ODD as error:
-        hint = f"take it anew: mlstack env snapshot {environment}"
-        raise SchemaError("the snapshot of the cluster holds odd values", hint=hint) from error
 
 
 def _fits(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:

@@ -12,7 +12,7 @@ from mlstack.app import layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import to_map
-from mlstack.app.environment import ApprovedDifference, ClusterSnapshot
+from mlstack.app.environment import ApprovedDifference, ClusterSnapshot, reading_snapshot
 from mlstack.app.prototype import Need, map_references, shown_secret
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import Record, dataclass, row
@@ -74,7 +74,8 @@ def validate_environment(
     if faults or waived:  # only now is it worth rendering again to know the template line of each part
         located = load(components=components, locate=True)
         faults, waived = _placed(faults, located.objects), _placed(waived, located.objects)
-    faults += _against(snapshot, state)
+    with reading_snapshot(environment):
+        faults += _against(snapshot, state)
     return ValidateResult(
         ok=not any(fault.severity == "error" for fault in faults),
         environment=environment,

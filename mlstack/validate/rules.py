@@ -259,16 +259,13 @@ def selects(chosen: Field, offered: Mapping[str, object]) -> bool:
 def _meets(expression: Field, offered: Mapping[str, object]) -> bool:
     value = offered.get(expression.at("key").text)
     values = [value.value for value in expression.at("values").items]
-    match expression.at("operator").text:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    return True
+    answers = {
+        "In": value in values,
+        "NotIn": value not in values,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+    }
+    return answers.get(expression.at("operator").text, True)
 
 
 def _percent(field: Field) -> int | None:

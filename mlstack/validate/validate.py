@@ -87,7 +87,10 @@ def _problems(
     if root is not None:
         problems.extend(SchemaCheck(schemas=schemas, custom=False).check(root, Field(obj.data)))
     elif definition is not None:
-        problems.extend(check_custom(definition, obj.data, schemas))
+        try:
+            problems.extend(check_custom(definition, obj.data, schemas))
+        except (AttributeError, LookupError, TypeError, ValueError):  # of a snapshot, a package, a cluster
+            yield Field(None, ("kind",)).says("is not checked: its definition is broken", "warning")
     elif f"{obj.api_version}/{obj.kind}" not in needed:
         yield _unknown_kind(obj, schemas, definitions)
         return

@@ -293,9 +293,8 @@ def test_the_time_of_the_plan_is_not_that_of_the_pass(monkeypatch: pytest.Monkey
 def test_waits_are_told_once_they_are_over(late: Container[int]) -> None:
     stage, metrics = Stage("n1"), Metrics(Time())
     stage.put(training_job(minimum=1, maximum=2, cpu="2", pservers=1))
-    conflict = Mock(side_effect=ConflictError("somebody was faster"))
     for turn in range(12):
-        stage.cluster.refuses = conflict if turn in late else Mock()
+        stage.cluster.refuses = Mock(side_effect=ConflictError("late") if turn in late else None)
         metrics.observe_pass(stage.step(seconds=3), seconds=0.01)
         stage.run_sets()
         stage.run_pods()

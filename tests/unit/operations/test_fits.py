@@ -132,6 +132,9 @@ def test_a_snapshot_without_pods_or_quota_says_so(run: Runner, app: Path) -> Non
         file.write_text(json.dumps({**content, "room": odd or ["odd"]}))
         ran = run("footprint dev --fits environments/dev/cluster.json")
         assert (ran.code, "mlstack env snapshot dev" in ran.err) == (3, True)
+    for odd in ({"nodes": [[]]}, {"nodes": [{"allocatable": 7}]}, {"limits": [{"name": "l", "limits": -1}]}):
+        file.write_text(json.dumps({**content, **odd}))
+        assert "mlstack env snapshot dev" in run("validate dev").err
     file.write_text("{}")
     assert run("footprint dev --fits environments/dev/cluster.json").code == 3
 

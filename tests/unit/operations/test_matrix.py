@@ -131,6 +131,9 @@ def test_definitions_of_a_snapshot_check_custom_resources(run: Runner, app: Path
     run.ok("env snapshot dev")
     ran = run("validate dev -c widget")
     assert (ran.code, "spec.size: must be a whole number" in ran.out) == (1, True)
+    file = app / "environments/dev/cluster.json"
+    file.write_text(file.read_text().replace('"type": "object"', '"type": 7'))
+    assert "kind: is not checked: its definition is broken" in run.ok("validate dev -c widget")
 
 
 INT = {"type": "integer"}

@@ -83,10 +83,7 @@ def test_a_scenario_is_called_like_its_file() -> None:
         ({"nodes": NODES, "scheduler": {"bindRate": 0}}, "`bindRate` must be at least 1"),
         ([], r"must be a map, got \[\]$"),
         ({"nodes": NODES[0]}, r"`nodes` must be a list of maps, got {[^}]*}$"),
-        (
-            {"nodes": [{**NODES[0], "background": {"cpu": 9}}]},
-            "nodes `n`: their `background` takes 9 cpu of 8",
-        ),
+        ({"nodes": [{**NODES[0], "background": {"cpu": 9}}]}, "`n`: their `background` takes 9 cpu of 8"),
         ({"nodes": [{**NODES[0], "taints": [{"effect": "noExecute"}]}]}, "`effect` must be one"),
         (
             {"nodes": NODES, "seconds": 9, "jobs": [{"name": "j", "at": 9}]},
