@@ -11,7 +11,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -99,6 +99,17 @@ class Occupancy(Record):
     notes: tuple[str, ...] = ()
 
 
+@contextmanager
+def judging() -> Iterator[None]:
+    """Raise ClusterError where objects of a cluster have fields of other types than the API promises."""
+    try:
+        yield
+    except ODD as error:
+        text = "the room of the cluster cannot be judged: objects have fields of other types than their API"
+        raise ClusterError(text) from error
+
+
+@judging()
 def check(resolved: ResolvedTarget, changes: Sequence[Change]) -> Capacity:
     """Judge the pods that an apply makes; nothing is written.
 
@@ -365,8 +376,8 @@ def _admitted(cluster: Cluster, pod_sets: Sequence[PodSet], live: Occupancy) -> 
 
     def tried(pods: PodSet) -> PodSet:
         if pods.namespace in live.absent:
-            doubt = ("runtime class adds to it",) if pods.spec.get("runtimeClassName") else ()
-            return replace(pods, doubts=(*pods.doubts, *doubt))
+            more = ("runtime class adds to it",) if pods.spec.get("runtimeClassName") else ()
+            return replace(pods, doubts=(*pods.doubts, *more))
         try:
             try:
                 spec = _try(cluster, pods, pods.spec)
@@ -374,12 +385,11 @@ def _admitted(cluster: Cluster, pod_sets: Sequence[PodSet], live: Occupancy) -> 
                 if "serviceaccount" not in error.message.lower():
                     raise
                 spec = _try(cluster, pods, {**pods.spec, "serviceAccountName": "default"})
-        except ForbiddenError as error:
-            if error.why == "quota":
-                return replace(pods, blocked=error.message.partition(": ")[2] or error.message)
-            return _doubted(pods, error)
         except ClusterError as error:
-            return _doubted(pods, error)
+            if isinstance(error, ForbiddenError) and error.why == "quota":
+                return replace(pods, blocked=error.message.partition(": ")[2] or error.message)
+            doubt = f"what admission makes of its pods is not known: {error.message.splitlines()[0]}"
+            return replace(pods, doubts=(*pods.doubts, doubt))
         admitted = pod_set(pods.object, spec, count=0, metadata={"labels": pods.labels})
         doubts = tuple(dict.fromkeys((*admitted.doubts, *pods.doubts)))
         return replace(
@@ -392,11 +402,6 @@ def _admitted(cluster: Cluster, pod_sets: Sequence[PodSet], live: Occupancy) -> 
 
     rows = parallel.whole(parallel.run(tried, [pods for pods in pod_sets if pods.count or pods.is_per_node]))
     return [replace(row, placed_by=row.placed_by or other_scheduler(row.spec, live.devices)) for row in rows]
-
-
-def _doubted(pods: PodSet, error: MlstackError) -> PodSet:
-    line = error.message.splitlines()[0]
-    return replace(pods, doubts=(*pods.doubts, f"what admission makes of its pods is not known: {line}"))
 
 
 def _try(cluster: Cluster, pods: PodSet, spec: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -169,6 +169,7 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
     )
 
 
+@capacity.judging()
 def _snapshot_of(cluster: Cluster, namespace: str, *, taken: str) -> tuple[ClusterSnapshot, list[str]]:
     """Ask a cluster what it serves and has room for; gives that, and what could not be seen."""
     live = capacity.read(cluster, namespaces=[namespace])

@@ -13,13 +13,14 @@ from mlstack.cli.main import main
 from mlstack.elastic import facts
 from mlstack.elastic.cache import ResourceStore
 from mlstack.errors import ClusterError
+from mlstack.kube.client import ObjectRef
 from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import RULES, Facts
 from mlstack.yaml import write
 from tests.support.builders import write_tree
 from tests.support.cli import Runner, memory_cluster
 from tests.support.deploying import config_map, deployment, secret
-from tests.support.elastic import training_job
+from tests.support.elastic import node, pod, training_job
 from tests.support.fakeapi import kubeconfig
 from tests.support.hostile import JUNK, Behaviour, HostileServer, OddCluster, Peer
 from tests.support.stage import Stage
@@ -37,6 +38,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4),
     max_leaves=25,
 )
+PLACE = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: {}\nnamespace: default\n"
 METADATA = {"name": "a", "namespace": "q", "uid": "u", "generation": 1}
 
 
@@ -103,25 +105,15 @@ def run(capsys: pytest.CaptureFixture[str]) -> Runner:
 @pytest.fixture
 def app(tmp_path: Path, run: Runner) -> Path:
     """An app that is applied."""
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "job"},
-        "spec": {
-            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}
-        },
-    }
+    pods = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": pods}}
     objects = [deployment(), config_map("m", a="b"), secret(password="pw"), job]
-    root = write_tree(
-        tmp_path / "app",
-        {
-            "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
-            "components/all.yaml": write.to_yaml_documents(objects),
-            "environments/prod/environment.yaml": (
-                "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: minikube\nnamespace: default\n"
-            ),
-        },
-    )
+    tree = {
+        "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
+        "components/all.yaml": write.to_yaml_documents(objects),
+        "environments/prod/environment.yaml": PLACE.format("minikube"),
+    }
+    root = write_tree(tmp_path / "app", tree)
     run.clusters["minikube"] = memory_cluster("minikube")
     assert run("apply", "prod", "--yes", "--dir", str(root)).code == 0
     return root
@@ -130,16 +122,22 @@ def app(tmp_path: Path, run: Runner) -> Path:
 @pytest.mark.parametrize("seed", range(8))
 def test_commands_end_as_documented_whatever_the_objects_hold(run: Runner, app: Path, seed: int) -> None:
     run.clusters["minikube"] = OddCluster(run.clusters["minikube"], seed, share=0.2)
-    for words in (
-        "status prod",
-        "diff prod",
-        "diff prod --live",
-        "apply prod --yes --timeout 2s",
-        "history prod",
-    ):
-        ran = run(*words.split(), "--dir", str(app))
+    for words in ("status", "diff", "diff --live", "apply --yes --timeout 2s", "history"):
+        ran = run(*words.split(), "prod", "--dir", str(app))
         assert ran.code in (0, 1, 6, 7), (words, ran.code, ran.err)
         assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_so_do_those_that_look_for_room(run: Runner, app: Path, seed: int) -> None:
+    cluster = run.clusters["minikube"]
+    for obj in (node("n1"), pod("p", node="n1"), pod("q")):
+        ref, status = ObjectRef.of(cluster.create(obj).object), {"status": obj["status"]}
+        cluster.patch(ref, status, subresource="status")
+    run.clusters["minikube"] = OddCluster(cluster, seed, share=0.6)
+    for words in ("env snapshot prod", "plan prod --check-capacity"):
+        ran = run(*words.split(), "--dir", str(app))
+        assert ran.code in (0, 6), (words, ran.code, ran.err)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -181,7 +179,7 @@ def test_a_server_that_is_none_ends_every_command(
     with HostileServer(behave).running() as server:
         monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, server.url))
         place = app / "environments/prod/environment.yaml"
-        place.write_text("apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: test\nnamespace: default\n")
+        place.write_text(PLACE.format("test"))
         monkeypatch.chdir(app)
         assert main(words.split()) == 6
     err = capsys.readouterr().err
