@@ -201,8 +201,8 @@ def test_a_claim_that_is_never_bound_tells_why(stack: Stack) -> None:
 def test_a_claim_that_binds_late_is_not_waited_for(stack: Stack) -> None:
     stack.write("a", claim())
     result = stack.apply("gke", wait=True, timeout_s=10)
-    assert result.objects[0].state == "ready"
-    assert result.objects[0].reason == "is bound when its first pod starts"
+    assert result.objects[-1].state == "ready"
+    assert result.objects[-1].reason == "is bound when its first pod starts"
 
 
 def test_what_is_broken_and_unchanged_fails_as_well_until_it_is_mended(stack: Stack) -> None:
