@@ -219,6 +219,8 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def _finalized(self, value: Any) -> str:
         """Write what an expression gave."""
+        if value.__class__ is str or value.__class__ is int:  # as most are
+            return write.to_flow(value)
         if isinstance(value, Raw):
             return value
         return str(value) if isinstance(value, jinja2.Undefined) else write.to_flow(value)  # the first raises
