@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app import layout
@@ -23,6 +24,7 @@ from mlstack.app.params import (
     inner_schema,
     merge,
     nested,
+    overlaid,
     parse_text,
     renamed,
     spelling_table,
@@ -496,11 +498,7 @@ def _values(
 
 def _leaves(layers: Sequence[Mapping[str, Any]]) -> dict[KeyPath, Any]:
     """Lay layers over each other, and give what they set inside of maps; null takes away what is lower."""
-    leaves: dict[KeyPath, Any] = {}
-    for path, value in (leaf for layer in layers for leaf in _inside(layer)):
-        apart = (old for old in leaves if old[: len(path)] != path and path[: len(old)] != old)
-        leaves = {old: leaves[old] for old in apart} | {path: value}
-    return leaves
+    return dict(_inside(reduce(overlaid, layers, {})))
 
 
 def _inside(layer: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
