@@ -35,6 +35,8 @@ from typing import ClassVar
 from mlstack.dataclass import dataclass
 
 INTERNAL_EXIT_CODE = 70
+ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
+"""What goes wrong with values of other types than an API, or who wrote a file, promises."""
 
 
 class MlstackError(Exception):
@@ -55,8 +57,7 @@ class MlstackError(Exception):
 
     def messages(self) -> tuple[str, ...]:
         """Give what a person reads: `error: … (where)`, then `hint: …` if there is one."""
-        location = f" ({self.where})" if self.where else ""
-        headline = f"error: {self.message}{location}"
+        headline = f"error: {self.message}" + (f" ({self.where})" if self.where else "")
         return (headline, f"hint: {self.hint}") if self.hint else (headline,)
 
     def describe(self) -> str:
@@ -110,9 +111,8 @@ class NotFoundError(MlstackError):
     def __init__(
         self, message: str, *, near: str | None = None, where: str | None = None, hint: str | None = None
     ) -> None:
-        if hint is None and near is not None:
-            hint = f"did you mean `{near}`?"
-        super().__init__(message, where=where, hint=hint)
+        meant = f"did you mean `{near}`?" if near is not None else None
+        super().__init__(message, where=where, hint=meant if hint is None else hint)
         self.near = near
 
 

@@ -33,7 +33,7 @@ from mlstack.app.document import (
 )
 from mlstack.app.params import Layer
 from mlstack.dataclass import dataclass
-from mlstack.errors import SchemaError
+from mlstack.errors import ODD, SchemaError
 
 ClusterScoped = Literal["allowed", "refused"]
 
@@ -319,7 +319,7 @@ def reading_snapshot(environment: str, file: str | None = None) -> Iterator[None
     """Raise SchemaError where a snapshot holds what `env snapshot` never writes."""
     try:
         yield
-    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError):
+    except ODD:
         hint = f"take it anew: mlstack env snapshot {environment}"
         raise SchemaError("the file is no snapshot of a cluster", where=file, hint=hint) from None
 

@@ -21,7 +21,7 @@ from mlstack.dataclass import Record
 from mlstack.deploy.changes import Change
 from mlstack.deploy.object_diff import budget
 from mlstack.deploy.target import ResolvedTarget
-from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError
+from mlstack.errors import ODD, ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, Listing, ObjectRef
 from mlstack.objects.kube_object import Data, Identity, KubeObject
@@ -53,7 +53,7 @@ from mlstack.readiness.placement import (
     spread,
     unknown_constraints,
 )
-from mlstack.readiness.rule import ODD, key_of, kinds_below, number
+from mlstack.readiness.rule import key_of, kinds_below, number
 from mlstack.yaml.read import read_document
 
 _AUTOSCALER = ObjectRef("v1", "ConfigMap", "kube-system", "cluster-autoscaler-status")

@@ -15,7 +15,7 @@ from mlstack.deploy.inventory import other_owner, people_hash
 from mlstack.deploy.live import DiffContext, Replicas
 from mlstack.deploy.plan import adopts as is_adopting
 from mlstack.deploy.plan import change_of, refused, was_made_elsewhere
-from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
+from mlstack.errors import ODD, ConflictError, InvalidError, MlstackError, VersionGoneError
 from mlstack.kube.client import Cluster
 from mlstack.names import listed
 from mlstack.objects import managed_fields
@@ -23,7 +23,7 @@ from mlstack.objects.kube_object import MANAGER, Data, Identity, Kinds, KubeObje
 from mlstack.objects.managed_fields import ADOPTABLE, AUTOSCALING, FieldChange, FieldPath, path_text, value_at
 from mlstack.objects.references import read_by_pods, read_once
 from mlstack.readiness.evaluate import needs_new_run
-from mlstack.readiness.rule import ODD, number
+from mlstack.readiness.rule import number
 
 
 def diff_live(context: DiffContext, manifest: KubeObject, live: Data) -> Change:

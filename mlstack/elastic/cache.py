@@ -32,11 +32,10 @@ from mlstack.elastic.snapshot import (
     vector,
 )
 from mlstack.elastic.training_job import API_VERSION, KIND
-from mlstack.errors import ClusterError
+from mlstack.errors import ODD, ClusterError
 from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.objects import resources
 from mlstack.objects.resources import Amounts, QuotaFacts, parse_quota
-from mlstack.readiness.rule import ODD
 
 SERVICE = ("v1", "Service")
 BUDGET = ("policy/v1", "PodDisruptionBudget")

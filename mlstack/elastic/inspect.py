@@ -14,12 +14,11 @@ from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
 from mlstack.elastic.snapshot import NO_LIMIT, Decision, Job, PolicyConfig, PriorityGrants, Snapshot
 from mlstack.elastic.state import restore_limits, restore_moves
 from mlstack.elastic.training_job import KIND
-from mlstack.errors import ClusterError, ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError
+from mlstack.errors import ODD, ClusterError, ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
 from mlstack.kube.parallel import WatchSource
 from mlstack.names import listed, nearest, not_found
 from mlstack.objects import resources
-from mlstack.readiness.rule import ODD
 
 UNSEEN = "no controller has looked at it yet"
 _ODD_TYPES = "a status has fields of other types than its API gives them"

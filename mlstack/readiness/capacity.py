@@ -19,6 +19,7 @@ from dataclasses import field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from mlstack.dataclass import Record
+from mlstack.errors import ODD
 from mlstack.names import Table
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.references import PodTemplate, scaled_workload, templates
@@ -38,7 +39,7 @@ from mlstack.objects.resources import (
 )
 from mlstack.readiness import placement
 from mlstack.readiness.placement import OF_CONDITIONS, NodeRoom, PodSet
-from mlstack.readiness.rule import ODD, key_of, number
+from mlstack.readiness.rule import key_of, number
 
 Verdict = Literal[
     "fits now",

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, ReadyRules, Sign
 from mlstack.dataclass import Record
-from mlstack.errors import ClusterError, ForbiddenError, ObjectNotFoundError
+from mlstack.errors import ODD, ClusterError, ForbiddenError, ObjectNotFoundError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import masking
@@ -23,7 +23,6 @@ from mlstack.readiness import ml as ml  # enters its rules into the table, as `b
 from mlstack.readiness.builtin import Crash, because, crash, services_of
 from mlstack.readiness.rule import (
     NEW_RUN_RULES,
-    ODD,
     REPLACEMENTS,
     RULES,
     UNSEEN,

@@ -120,9 +120,6 @@ class Facts(Record):
         return [event for event in self.about(obj) if event.get("type") == "Warning"]
 
 
-ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
-"""What goes wrong with values of other types than an API promises."""
-
 Rule = Callable[[Facts], Readiness]
 
 RULES: Table[Rule] = Table("readiness rule")

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mlstack.errors import ConfigError
+from mlstack.errors import ODD, ConfigError
 from mlstack.objects import resources
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group, plural_of
 from mlstack.objects.references import PodTemplate, templates
@@ -89,7 +89,7 @@ def _problems(
     elif definition is not None:
         try:
             problems.extend(check_custom(definition, obj.data, schemas))
-        except (AttributeError, LookupError, TypeError, ValueError):  # of a snapshot, a package, a cluster
+        except ODD:  # of a snapshot, a package, a cluster
             yield Field(None, ("kind",)).says("is not checked: its definition is broken", "warning")
     elif f"{obj.api_version}/{obj.kind}" not in needed:
         yield _unknown_kind(obj, schemas, definitions)
