@@ -11,7 +11,7 @@ from urllib import parse
 from mlstack.dataclass import dataclass
 
 _ADDRESS = re.compile(
-    r"(?P<scheme>https?)://([^/@\s?#\\]*@)?(\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/?#@\[\]\\]+))"
+    r"(?P<scheme>https?)://([^/@\s?#\\]*@)?(\[(?P<v6>[0-9A-Fa-f:.]+(%25[^]\s/?#@\\]+)?)\]|(?P<name>[^\s:/?#@\[\]\\]+))"
     r"(:(?P<port>[0-9]{1,5})?)?(?P<path>/[^\s?#]*)?(\?[^\s#]*)?",
     re.IGNORECASE,
 )
@@ -44,7 +44,7 @@ class Address:
     @property
     def url(self) -> str:
         """Write it as short as it can be."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = f"[{self.host.replace('%', '%25')}]" if ":" in self.host else self.host
         port = "" if self.port == (443 if self.is_secure else 80) else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.path}"
 
@@ -58,7 +58,7 @@ def address(text: str) -> Address:
     port = int(parts["port"] or (443 if scheme == "https" else 80))
     if not 0 < port < 1 << 16:
         raise ValueError("no port")
-    host = str(ipaddress.IPv6Address(parts["v6"])) if parts["v6"] else host_name(parts["name"])
+    host = str(ipaddress.IPv6Address(unquote(parts["v6"]))) if parts["v6"] else host_name(parts["name"])
     return Address(scheme=scheme, host=host, port=port, path=(parts["path"] or "").rstrip("/"))
 
 

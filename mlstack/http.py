@@ -180,7 +180,7 @@ class ConnectionPool:
         self.address = address(login.server)
         # Who we are stands in the headers: what the address says of it is nothing for a proxy.
         self._origin = replace(self.address, path="").url
-        self._packed, self._is_proxied = login.packed, bool(login.proxy)
+        self._packed, self.is_proxied = login.packed, bool(login.proxy)
         self._server_name = host_name(login.server_name).removesuffix(".") if login.server_name else None
         self._new_manager = _manager_of(login)
         self._manager = self._new_manager()
@@ -207,7 +207,7 @@ class ConnectionPool:
 
     def expect(self, requests: int) -> None:
         """Begin to connect, so that so many requests at once find connections that are open."""
-        if self._is_proxied:
+        if self.is_proxied:
             return
         pool: Any = self._manager.connection_from_url(self._origin)
         with self._lock:
@@ -275,7 +275,7 @@ class ConnectionPool:
             # A server that ended one connection, as at a restart, has ended them all.
             self._manager.clear()
             # What is wrong with a header repeats it, a token included.
-            raise _fault(error, self._is_proxied) from (None if isinstance(error, ValueError) else error)
+            raise _fault(error, self.is_proxied) from (None if isinstance(error, ValueError) else error)
         return Response(status=raw.status, headers=raw.headers, data=data, raw=raw)
 
 

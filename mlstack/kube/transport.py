@@ -120,7 +120,7 @@ class Transport:
         self.label, self.expect = label, pool.expect
         self._pool, self._credentials, self._read_timeout_s = pool, credentials, read_timeout_s
         self._sleep, self._clock, self._counted = sleep, clock, counted
-        is_private = pool.address.is_secure or pool.address.is_here
+        is_private = pool.address.is_secure or (pool.address.is_here and not pool.is_proxied)
         # Why the server is not told who we are, nothing if it may be told.
         unsafe = "nothing that shows who you are is sent over http://: let `server` begin with https://"
         self.why_nobody = "" if is_private else unsafe

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
+import socket
 import ssl
 import traceback
 from collections.abc import Callable
@@ -19,7 +21,7 @@ from mlstack.kube.api_server import ApiServerClient, connect
 from mlstack.kube.client import ObjectRef
 from tests.support import plugins
 from tests.support.certificates import Certificate, self_signed
-from tests.support.fakeapi import Answer, Asked, Serve, always, kubeconfig, serve, status
+from tests.support.fakeapi import Answer, Asked, FakeApi, Serve, always, kubeconfig, serve, status
 from tests.support.providers import LATER_S, id_token
 
 MAP = {
@@ -44,6 +46,22 @@ def opened(config: str) -> ApiServerClient:
     return connect("test", kubeconfig=config)
 
 
+def reached(folder: Path, context: ssl.SSLContext | None = None, **entry: Any) -> FakeApi:
+    """Get the object of a server by what a kubeconfig says of it, and give the server."""
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        assert opened(kubeconfig(folder, api.url, **entry)).get(REF) == MAP
+    return api
+
+
+def unreached(folder: Path, context: ssl.SSLContext | None = None, **entry: Any) -> str:
+    """Say why there is no answer from a server that was asked nothing."""
+    api = serve(always(Answer(body=MAP)), tls=context)
+    with api.running(), pytest.raises(UnreachableError) as caught:
+        opened(kubeconfig(folder, api.url, **entry)).get(REF)
+    assert api.asked == []
+    return "".join(traceback.format_exception(caught.value))
+
+
 def tls(
     folder: Path, host: str, leaf: Certificate | None = None, *between: Certificate
 ) -> tuple[ssl.SSLContext, str]:
@@ -57,10 +75,9 @@ def tls(
 
 def test_the_server_is_verified_and_told_who_we_are(tmp_path: Path) -> None:
     context, ca = tls(tmp_path, "127.0.0.1")
-    with serve(always(Answer(body=MAP)), tls=context).running() as api:
-        config = kubeconfig(tmp_path, api.url, user={"token": "t-1"}, **{"certificate-authority": ca})
-        assert opened(config).get(REF) == MAP
-    headers = {name.lower(): value for name, value in api.asked[0].headers.items()}
+    headers = (
+        reached(tmp_path, context, user={"token": "t-1"}, **{"certificate-authority": ca}).asked[0].headers
+    )
     assert headers["authorization"] == "Bearer t-1"
     assert headers["user-agent"].startswith("mlstack/")
 
@@ -77,21 +94,34 @@ def test_a_server_that_cannot_be_verified_gets_no_request(
     tmp_path: Path, host: str, trusted: bool, reason: str
 ) -> None:
     context, ca = tls(tmp_path, host)
-    with serve(always(Answer(body={})), tls=context).running() as api:
-        config = kubeconfig(tmp_path, api.url, **({"certificate-authority": ca} if trusted else {}))
-        with pytest.raises(UnreachableError, match=reason):
-            opened(config).get(REF)
-    assert api.asked == []
+    assert reason in unreached(tmp_path, context, **({"certificate-authority": ca} if trusted else {}))
+
+
+@pytest.mark.parametrize(
+    ("server", "place"),
+    [
+        ("https://[fd00:0::1]", ("fd00::1", 443)),
+        ("https://[fd00::1]:6443/k8s/", ("fd00::1", 6443)),
+        ("https://[fe80::1%25eth0]:6443", ("fe80::1%eth0", 6443)),
+        ("https://[fe80::1%25eth0]/k8s", ("fe80::1%eth0", 443)),
+    ],
+)
+def test_a_server_may_be_an_ipv6_address_with_a_zone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, place: tuple[str, int]
+) -> None:
+    context, ca = tls(tmp_path, place[0].partition("%")[0])
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        here, places = socket.getaddrinfo("127.0.0.1", int(api.url.rpartition(":")[2])), list[Any]()
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *asked, **_: places.append(asked[:2]) or here)
+        assert opened(kubeconfig(tmp_path, server, **{"certificate-authority": ca})).get(REF) == MAP
+    assert {place} == {*places}
+    assert api.asked[0].path.startswith("/k8s/" if "k8s" in server else "/api/")
 
 
 def test_a_name_that_is_no_alternative_name_is_none(tmp_path: Path) -> None:
-    certificate = self_signed("kubernetes", has_alternative=False)
-    context, ca = tls(tmp_path, "kubernetes", certificate)
-    with serve(always(Answer(body=MAP)), tls=context).running() as api:
-        cluster = {"certificate-authority": ca, "tls-server-name": "kubernetes"}
-        with pytest.raises(UnreachableError, match=r"TLS fails: .*kubernetes"):
-            opened(kubeconfig(tmp_path, api.url, **cluster)).get(REF)
-    assert api.asked == []
+    context, ca = tls(tmp_path, "kubernetes", self_signed("kubernetes", has_alternative=False))
+    why = unreached(tmp_path, context, **{"certificate-authority": ca, "tls-server-name": "kubernetes"})
+    assert re.search("TLS fails: .*kubernetes", why)
 
 
 ROOT = self_signed("root")
@@ -117,28 +147,20 @@ def test_any_certificate_of_the_chain_may_be_trusted(
 ) -> None:
     context, _ = tls(tmp_path, "127.0.0.1", SIGNED, *sent)
     authority = base64.b64encode(trusted.certificate.encode()).decode()
-    with serve(always(Answer(body=MAP)), tls=context).running() as api:
-        cluster = opened(kubeconfig(tmp_path, api.url, **{"certificate-authority-data": authority}))
-        if is_trusted:
-            assert cluster.get(REF) == MAP
-            return
-        with pytest.raises(UnreachableError, match="TLS fails"):
-            cluster.get(REF)
-    assert api.asked == []
+    if is_trusted:
+        reached(tmp_path, context, **{"certificate-authority-data": authority})
+    else:
+        assert "TLS fails" in unreached(tmp_path, context, **{"certificate-authority-data": authority})
 
 
 def test_the_name_to_verify_can_be_another_than_the_address(tmp_path: Path) -> None:
     context, ca = tls(tmp_path, "kubernetes")
-    with serve(always(Answer(body=MAP)), tls=context).running() as api:
-        cluster = {"certificate-authority": ca, "tls-server-name": "kubernetes"}
-        assert opened(kubeconfig(tmp_path, api.url, **cluster)).get(REF) == MAP
+    reached(tmp_path, context, **{"certificate-authority": ca, "tls-server-name": "kubernetes"})
 
 
 def test_verification_is_off_only_where_the_kubeconfig_says_so(tmp_path: Path) -> None:
     context, _ = tls(tmp_path, "127.0.0.1")
-    with serve(always(Answer(body=MAP)), tls=context).running() as api:
-        config = kubeconfig(tmp_path, api.url, **{"insecure-skip-tls-verify": True})
-        assert opened(config).get(REF) == MAP
+    reached(tmp_path, context, **{"insecure-skip-tls-verify": True})
 
 
 @pytest.mark.parametrize("inline", [True, False], ids=["in the kubeconfig", "in files"])
@@ -153,17 +175,12 @@ def test_a_client_certificate_is_shown(tmp_path: Path, inline: bool) -> None:
         if inline
         else {name: str(file) for name, file in files.items()}
     )
-    with serve(always(Answer(body=MAP)), tls=context).running() as api:
-        config = kubeconfig(tmp_path, api.url, user=user, **{"certificate-authority": ca})
-        assert opened(config).get(REF) == MAP
+    reached(tmp_path, context, user=user, **{"certificate-authority": ca})
 
 
 def test_one_acts_as_whom_the_kubeconfig_says(tmp_path: Path) -> None:
-    with serve(always(Answer(body=MAP))).running() as api:
-        user = {"token": "t", "as": "ada", "as-groups": ["dev", "ops"], "as-uid": "7"}
-        user |= {"as-user-extra": {"A/b": ["1"]}}
-        assert opened(kubeconfig(tmp_path, api.url, user=user)).get(REF) == MAP
-    sent = api.asked[0].headers
+    user = {"token": "t", "as": "ada", "as-groups": ["dev", "ops"], "as-uid": "7"}
+    sent = reached(tmp_path, user={**user, "as-user-extra": {"A/b": ["1"]}}).asked[0].headers
     assert sent["impersonate-extra-a%2fb"] == "1"
     assert (sent["impersonate-user"], sent["impersonate-uid"]) == ("ada", "7")
     assert sent["impersonate-group"] == "ops"  # the last of two headers, not both in one
@@ -195,9 +212,7 @@ def test_an_authority_that_verifies_nobody_is_refused(tmp_path: Path, inline: bo
 
 
 def test_over_http_neither_counts(tmp_path: Path) -> None:
-    with serve(always(Answer(body=MAP))).running() as api:
-        cluster = {"certificate-authority-data": "aGk=", "insecure-skip-tls-verify": True}
-        assert opened(kubeconfig(tmp_path, api.url, **cluster)).get(REF) == MAP
+    reached(tmp_path, **{"certificate-authority-data": "aGk=", "insecure-skip-tls-verify": True})
 
 
 SECRET = "hush"
@@ -240,21 +255,13 @@ def test_nobody_is_told_who_we_are_over_a_network_without_tls(tmp_path: Path, us
     credentials = USERS[user](tmp_path)
     with serve(always(NOBODY)).running() as api:
         config = kubeconfig(tmp_path, server, user=credentials, **{"proxy-url": api.url})
-        with pytest.raises(ForbiddenError):
+        with pytest.raises(ForbiddenError) as caught:
             opened(config).get(REF)
+    assert "is sent over http://" in (caught.value.hint or "")
     assert len(api.asked) == 1
     assert "authorization" not in api.asked[0].headers
     assert SECRET not in str(api.asked)
     assert not (tmp_path / "bin" / "runs").exists()
-
-
-def test_that_nobody_is_told_who_we_are_is_said(tmp_path: Path) -> None:
-    with serve(always(NOBODY)).running() as api:
-        config = kubeconfig(tmp_path, "http://cluster.example", **{"proxy-url": api.url})
-        with pytest.raises(ForbiddenError) as caught:
-            opened(config).get(REF)
-    assert caught.value.hint is not None
-    assert "is sent over http://" in caught.value.hint
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST"])
@@ -280,12 +287,9 @@ def test_a_redirect_to_http_gets_no_token(tmp_path: Path, code: int) -> None:
 
 
 def test_a_token_that_no_header_takes_is_told_without_it(tmp_path: Path) -> None:
-    with serve(always(Answer(body=MAP))).running() as api:
-        config = kubeconfig(tmp_path, api.url, user={"token": "hush\nX: y"})
-        with pytest.raises(UnreachableError, match="characters that cannot be sent") as caught:
-            opened(config).get(REF)
-    assert "hush" not in "".join(traceback.format_exception(caught.value))
-    assert api.asked == []
+    why = unreached(tmp_path, user={"token": "hush\nX: y"})
+    assert "characters that cannot be sent" in why
+    assert "hush" not in why
 
 
 def test_the_identity_does_not_depend_on_how_the_ca_file_is_written() -> None:
@@ -299,8 +303,7 @@ def test_the_identity_does_not_depend_on_how_the_ca_file_is_written() -> None:
 def test_whatever_stands_around_certificates_is_passed_over(tmp_path: Path) -> None:
     context, ca = tls(tmp_path, "127.0.0.1")
     Path(ca).write_bytes(b"Ren\xe9's\n" + Path(ca).read_bytes() + b"\nend")
-    with serve(always(Answer(body=MAP)), tls=context).running() as api:
-        assert opened(kubeconfig(tmp_path, api.url, **{"certificate-authority": ca})).get(REF) == MAP
+    reached(tmp_path, context, **{"certificate-authority": ca})
 
 
 def test_an_encrypted_key_is_refused_and_nobody_asked_for_its_password(tmp_path: Path) -> None:
@@ -312,9 +315,7 @@ def test_an_encrypted_key_is_refused_and_nobody_asked_for_its_password(tmp_path:
 
 
 def test_a_name_and_password_are_told(tmp_path: Path) -> None:
-    with serve(always(Answer(body=MAP))).running() as api:
-        config = kubeconfig(tmp_path, api.url, user={"username": "ada", "password": "p@ss"})
-        assert opened(config).get(REF) == MAP
+    api = reached(tmp_path, user={"username": "ada", "password": "p@ss"})
     assert api.asked[0].headers["authorization"] == "Basic YWRhOnBAc3M="
 
 

@@ -192,6 +192,7 @@ def test_the_proxy_of_the_scheme_counts(environ: dict[str, str], server: str, ex
         ("https://10.1.2.3", "10.0.0.0/8:443", False),
         ("https://[fd00::1]:6443", "[fd00::1]", False),
         ("https://[fd00:0::1]:6443", "fd00::1", True),
+        ("https://[fe80::1%25eth0]:6443", "fe80::/10", True),
     ],
 )
 def test_exceptions(server: str, exceptions: str, is_excepted: bool) -> None:
