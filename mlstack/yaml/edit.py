@@ -281,7 +281,8 @@ class _Edit:
 
     def _replaced(self, step: _Step, value: Any) -> Iterator[str]:
         """Put another value in the place of one."""
-        if step.holder.is_flow or (step.node.is_flow and isinstance(value, dict | list)):
+        is_list = isinstance(value, list) and step.node.items
+        if step.holder.is_flow or (step.node.is_flow and (is_list or isinstance(value, dict))):
             quoted = isinstance(value, str) and step.node.style
             new = _inline_form(value, step.node) if quoted else self._flow(step.holder, value, ())
             yield self._spliced(step, new)
@@ -336,8 +337,7 @@ class _Edit:
         """Give the text without a value, and what it must read."""
         steps = self.steps(path)
         if len(steps) < len(path) or not steps or not steps[-1].entry:
-            name = ".".join(map(str, path))
-            message = f"`{name}` does not stand where it could be removed"
+            message = f"`{'.'.join(map(str, path))}` does not stand where it could be removed"
             raise ConfigError(message, where=self.source, hint=_BY_HAND)
         while self._goes_with(steps):
             steps.pop()
@@ -404,8 +404,9 @@ class _Edit:
 
     def _flow(self, parent: _Node, value: Any, keys: KeyPath) -> str:
         """Write a value between brackets, in the mappings of `made`; their inner spaces mark them as ours."""
-        quoted = self.is_json or any(entry.value.style == '"' for entry in parent.entries)
-        text = write.to_compact_json(value) if quoted else write.to_flow(value)
+        nodes = [node for entry in parent.entries for node in (entry.value, *entry.value.items)]
+        quoted = self.is_json or any(node.style == '"' for node in nodes)
+        text = write.to_compact_json(value) if quoted else write.to_flow(value, plain=True)
         for key in reversed(keys):
             text = f"{{ {self._flow_key(parent, str(key))}: {text} }}"
         return text

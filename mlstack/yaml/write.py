@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from io import StringIO
 
 TYPE_CHECKING = False  # as in `typing`: output of odd characters asks this module, and hardly another
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Scalar = None | bool | int | float | str
 _Out = Callable[[str], None]
+_Written = Callable[[str], str]
 
 
 def to_yaml(value: Any) -> str:
@@ -42,15 +43,15 @@ def to_yaml_documents(values: Iterable[Any]) -> str:
     return "---\n".join(to_yaml(value) for value in values)
 
 
-def to_flow(value: Any) -> str:
-    """Write a value on one line; mappings and lists in the form that JSON and YAML share.
+def to_flow(value: Any, *, plain: bool = False) -> str:
+    """Write a value on one line; mappings and lists in the form that JSON and YAML share, if not `plain`.
 
     Only keys that are too long for readers of YAML are announced by `? `, which JSON does not know.
     """
     if value.__class__ is str:
         return write_string(value)
     if value.__class__ is not int and isinstance(value, (Mapping, list, tuple)):
-        return _compact(value, _flow_label)
+        return _compact(value, _flow_label, write_string if plain else write_double_quoted)
     return write_scalar(value)
 
 
@@ -61,7 +62,7 @@ def to_json(value: Any) -> str:
 
 def to_compact_json(value: Any) -> str:
     """Write JSON on one line, in a form that YAML reads too if no key is longer than 1,000 characters."""
-    return _compact(value, _json_label)
+    return _compact(value, _label, write_double_quoted)
 
 
 def same(first: Any, second: Any) -> bool:
@@ -402,7 +403,7 @@ def _text(value: str, indent: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _label(key: Any, written: Callable[[str], str] = write_string) -> str:
+def _label(key: Any, written: _Written = write_string) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a key must be a string, not `{key!r}`")
     return f"{written(key)}:"
@@ -410,29 +411,27 @@ def _label(key: Any, written: Callable[[str], str] = write_string) -> str:
 
 # --- documents in JSON ---
 
-_json_label = partial(_label, written=write_double_quoted)
 
-
-def _compact(value: Any, label: Callable[[Any], str]) -> str:
+def _compact(value: Any, label: Callable[[Any, _Written], str], written: _Written) -> str:
     if isinstance(value, str):
-        return write_double_quoted(value)
+        return written(value)
     if isinstance(value, Mapping):
-        items = [f"{label(key)} {_compact(item, label)}" for key, item in value.items()]
+        items = [f"{label(key, written)} {_compact(item, label, written)}" for key, item in value.items()]
         return f"{{{', '.join(items)}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join([_compact(item, label) for item in value])}]"
+        return f"[{', '.join([_compact(item, label, written) for item in value])}]"
     return write_scalar(value)
 
 
-def _flow_label(key: Any) -> str:
-    label = _json_label(key)
+def _flow_label(key: Any, written: _Written) -> str:
+    label = _label(key, written)
     return f"? {label[:-1]} :" if len(label) > _LONGEST_KEY else label
 
 
 def _json(value: Any, newline: str) -> str:
     deeper = newline + "  "
     if isinstance(value, Mapping) and value:
-        items = [f"{_json_label(key)} {_json(item, deeper)}" for key, item in value.items()]
+        items = [f"{_label(key, write_double_quoted)} {_json(item, deeper)}" for key, item in value.items()]
         return f"{{{deeper}{f',{deeper}'.join(items)}{newline}}}"
     if isinstance(value, list | tuple) and value:
         return f"[{deeper}{f',{deeper}'.join([_json(item, deeper) for item in value])}{newline}]"

@@ -52,7 +52,7 @@ def path(text: str) -> list[str | int]:
         ("components.cnn.args", ["c", "yes"], "[ \"a\",  'b' ]", '["c", "yes"]'),
         ("components.inception.replicas", None, "replicas: 1", "replicas: null"),
         ("components.inception.model_path", "gs://b", "'gs://a'", "'gs://b'"),
-        ("components.inception.new", [1], "replicas: 1}", "replicas: 1, new: [1]}"),
+        ("components.inception.new", [1, "a"], "replicas: 1}", "replicas: 1, new: [1, a]}"),
         ("components.inception.a.b", 1, "replicas: 1}", "replicas: 1, a: { b: 1 }}"),
         ("components.cnn.batch", 32, "            echo 2\n", "            echo 2\n        batch: 32\n"),
         ("components.cnn.env.0.x", 1, 'value: "x"\n', 'value: "x"\n            x: 1\n'),
@@ -155,9 +155,8 @@ def test_a_value_that_is_there_already_changes_nothing() -> None:
 
 def test_a_mapping_is_set_key_by_key() -> None:
     text = "a:\n  b: 1 # one\n  c: 2 # two\n  # three\n  d: 3\n"
-    assert set_value(text, ["a"], {"b": 1, "d": 4, "e": 5}, source="x") == (
-        "a:\n  b: 1 # one\n  # three\n  d: 4\n  e: 5\n"
-    )
+    after = set_value(text, ["a"], {"b": 1, "d": 4, "e": 5}, source="x")
+    assert after == "a:\n  b: 1 # one\n  # three\n  d: 4\n  e: 5\n"
 
 
 def test_thousands_of_values_are_set_at_one_reading() -> None:
@@ -172,6 +171,8 @@ def test_what_was_commented_on_stays() -> None:
     text = "a:  # why\n  b: 1\n"
     assert unset_value(text, ["a", "b"], source="x") == "a:  # why\n"
     assert unset_value("- a: 1\n", [0, "a"], source="x") == "- {}\n"
+    text, lists = "a: [x] # 1\nb: [] # 2\n", {("a",): ["x", "yes"], ("b",): ["y-z"]}
+    assert set_values(text, lists, source="x") == 'a: [x, "yes"] # 1\nb: # 2\n- y-z\n'
 
 
 @pytest.mark.parametrize(
