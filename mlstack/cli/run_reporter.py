@@ -340,6 +340,6 @@ def showing(output_format: str) -> Iterator[Callable[[StatusResult], None]]:
             for row in (row for component in result.components for row in component.objects):
                 if states.get(row.object) != (row.state, row.reason):
                     states[row.object] = (row.state, row.reason)
-                    write(views_deploy.state_text(row.state, row.object, row.reason))
+                    write(f"{row.state:<8} {row.object}{f': {row.reason}' if row.reason else ''}")
 
         yield print_changes

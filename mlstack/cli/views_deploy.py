@@ -402,11 +402,6 @@ def _pods(pods: Sequence[PodStatus]) -> Iterator[Block]:
         yield _state(pod.state, f"pod {pod.name}", reason or node, indent=6)
 
 
-def state_text(state: State, name: str, reason: str) -> str:
-    """Write how one object does on one line."""
-    return f"{state:<8} {name}{f': {reason}' if reason else ''}"
-
-
 def verdict(result: StatusResult) -> TextLine:
     """Sum up how an environment does."""
     claim = "everything works" if result.ok else "not everything works"

@@ -296,6 +296,10 @@ def _keep_what_was_done(
             before_leaving(written)
         return
     if inventory is not None and not isinstance(error, UnreachableError):
+        for change in run.left(() if plan.deletes else plan.changes.changes):
+            if change.desired is None:
+                why = "pruned only when everything else works" if change.writes else change.reason
+                run.end("skipped" if change.writes else "kept", change, why)
         with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
             _shrink_inventory(plan, run, inventory, run.cluster)
     written()

@@ -164,8 +164,7 @@ def test_what_others_took_is_left_alone_and_forgotten(stack: Stack, cluster: Mem
     cluster.delete(ref("remade"), propagation="Background")
     copied = {key: live["metadata"][key] for key in ("name", "namespace", "labels")}
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": copied}, manager="kubectl-create")
-    stack.write("a", *maps("one"))
-    result = stack.apply()
+    result = stack.deploy("a", *maps("one"))
     assert outcomes(result) == {"one": "unchanged"}
     assert sorted(result.notes) == [
         "ConfigMap ml/remade is left alone: it was made anew by somebody else",
@@ -217,6 +216,9 @@ def test_nothing_is_pruned_when_a_write_failed(stack: Stack, cluster: MemoryClus
     stack.write("a", config_map("one"), {**crd(group="broken.org"), "nonsense": 1})
     with pytest.raises(MlstackError):
         stack.apply()
+    assert [event.text for event in stack.events if event.kind == "skipped"] == [
+        "pruned only when everything else works"
+    ]
     assert cluster.get(ref("two")) is not None
     assert listed(cluster) == ["one", "two", "widgets.broken.org"]
 
@@ -236,8 +238,7 @@ def test_a_set_of_another_tool_is_refused(stack: Stack, cluster: MemoryCluster) 
 def test_a_damaged_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: MemoryCluster) -> None:
     stack.deploy("a", *maps("one", "two"))
     cluster.patch(PARENT, {"data": {"members": "nonsense"}}, manager="kubectl-edit")
-    stack.write("a", *maps("one"))
-    result = stack.apply()
+    result = stack.deploy("a", *maps("one"))
     assert outcomes(result) == {"one": "unchanged", "two": "deleted"}
     assert "is damaged (a line is no JSON): 2 objects found by their labels" in result.notes[0]
     assert listed(cluster) == ["one"]
@@ -248,8 +249,7 @@ def test_a_damaged_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: Me
 def test_a_lost_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: MemoryCluster) -> None:
     stack.deploy("a", *maps("one", "two"))
     cluster.delete(PARENT)
-    stack.write("a", *maps("one"))
-    result = stack.apply()
+    result = stack.deploy("a", *maps("one"))
     assert outcomes(result) == {"one": "unchanged", "two": "deleted"}
     assert result.notes[0] == "there is no inventory: 2 objects found by their labels"
     assert listed(cluster) == ["one"]
