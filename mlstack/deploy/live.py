@@ -32,6 +32,7 @@ from mlstack.objects.kube_object import (
     Data,
     DesiredState,
     Identity,
+    Kind,
     Kinds,
     KubeObject,
     label_of,
@@ -327,7 +328,7 @@ def fetch(
         prefetch(cluster.kinds)  # whoever asks meanwhile waits for this answer
         for namespace in {obj.namespace for obj in state.objects if (obj.group, obj.kind) in SCALABLE}:
             context.scalers.prefetch(namespace)
-    manifests = placed(state.objects, cluster)
+    manifests = placed(state.objects, cluster, resolved.brought)
     refuse_unknown_kinds(manifests, resolved)
     answers = dict(zip(needed, namespaces(), strict=True))
     absent, created = _missing_namespaces(manifests, state, answers, create=options.create)
@@ -343,14 +344,16 @@ def fetch(
 # --- kinds and namespaces ---
 
 
-def placed(manifests: Sequence[KubeObject], cluster: Cluster) -> tuple[KubeObject, ...]:
-    """Take the namespace off objects whose kind only the server knows to be cluster-scoped."""
+def placed(
+    manifests: Sequence[KubeObject], cluster: Cluster, brought: Sequence[Kind] = ()
+) -> tuple[KubeObject, ...]:
+    """Take the namespace off objects of a cluster-scoped kind of the server, or that is `brought` there."""
     local_kinds = Kinds.builtin().with_crds(obj.data for obj in manifests)
     objects = []
     for obj in manifests:
         kind = None
         if not local_kinds.lookup(obj.api_version, obj.kind):
-            kind = cluster.kinds().lookup(obj.api_version, obj.kind)
+            kind = Kinds((*cluster.kinds(), *brought)).lookup(obj.api_version, obj.kind)
         if kind is not None and not kind.namespaced:
             metadata = {key: value for key, value in obj.metadata.items() if key != "namespace"}
             obj = obj.with_data({**obj.data, "metadata": metadata})
@@ -379,11 +382,9 @@ def is_reachable(manifest: KubeObject, context: DiffContext) -> bool:
 def refuse_unknown_kinds(manifests: Sequence[KubeObject], resolved: ResolvedTarget) -> None:
     """Raise for kinds that neither the server nor this run has; the hint says what brings them."""
     state, cluster = resolved.state, resolved.cluster
-    local_kinds = Kinds.builtin().with_crds(
-        obj.data for obj in state.objects if kube_object.kinds_of_crd(obj.data)
-    )
+    local_kinds = Kinds.builtin().with_crds(obj.data for obj in state.objects)
     strange = [obj for obj in manifests if local_kinds.lookup(obj.api_version, obj.kind) is None]
-    served = cluster.kinds() if strange else local_kinds
+    served = Kinds((*cluster.kinds(), *resolved.brought)) if strange else local_kinds
     unknown = [obj for obj in strange if served.lookup(obj.api_version, obj.kind) is None]
     if not unknown:
         return
@@ -436,12 +437,9 @@ def _missing_namespaces(
             hint=f"kubectl create namespace {strange[0]}",
         )
     labels = kube_object.environment_marks(state.app, state.environment)
-    created = (
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-        for name in lacking
-        if create
-    )
-    return frozenset(absent), tuple(KubeObject(data=data) for data in created)
+    metadata = {"name": state.namespace, "labels": labels}
+    own = KubeObject(data={"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    return frozenset(absent), (own,) if create and lacking else ()
 
 
 # --- lists of metadata: which objects are not there, which are as we left them ---

@@ -31,6 +31,7 @@ from mlstack.objects.kube_object import (
     MANAGED_BY_LABEL,
     MANAGER,
     DesiredState,
+    Kind,
     Kinds,
     KubeObject,
     belongs_to,
@@ -103,6 +104,7 @@ class ResolvedTarget(Record):
     cluster: Cluster
     identity: ClusterIdentity  # who answered; it is the environment's cluster
     whole: DesiredState | None = None  # of all components, where the files are not to be asked
+    brought: tuple[Kind, ...] = ()  # what runs before this one bring to its cluster
 
     @property
     def selective(self) -> bool:
@@ -312,7 +314,8 @@ class _Needs:
 
     def __init__(self, resolved: ResolvedTarget, objects: Iterable[Mapping[str, object]]) -> None:
         self.names: dict[Right, frozenset[str]] = {}
-        self._resolved, self._kinds = resolved, Kinds.builtin().with_crds(objects)
+        self._resolved, own = resolved, Kinds.builtin().with_crds(objects)
+        self._kinds = Kinds((*own, *resolved.brought))
 
     def add(
         self, group: str, resource: str, namespace: str, verbs: Iterable[str], names: Iterable[str]

@@ -367,8 +367,7 @@ def preview_prototype(
     prototype, _ = find_usable(app, request.prototype)
     if request.name is None and "name" not in request.texts:
         request = replace(request, name=prototype.name)
-    component = draft(app, request, prototype)
-    return _preview(app, component, environment)
+    return _preview(app, draft(app, request, prototype), environment)
 
 
 def _preview(

@@ -6,7 +6,7 @@ Plan files and rollbacks are rare: what they need is imported when they come.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -57,7 +57,7 @@ from mlstack.errors import (
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch
-from mlstack.objects.kube_object import DesiredState, Identity
+from mlstack.objects.kube_object import DesiredState, Identity, kinds_of_crd
 from mlstack.readiness.evaluate import assess, hidden
 from mlstack.readiness.rule import Facts, WaitPolicy
 
@@ -71,15 +71,20 @@ _DRY_RUN = ApplyOptions(dry_run=True)
 _KEEP = KeepOptions()
 
 
-def plan_apply(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL) -> ApplyPlan:
-    """Work out what an apply would do; nothing is written.
+def plan_apply(
+    target: Target, *, opener: Opener, options: ApplyOptions = _USUAL, before: Sequence[ApplyPlan] = ()
+) -> ApplyPlan:
+    """Work out what an apply would do, after what is planned to be done `before`; nothing is written.
 
     Raises:
         ConfigError: a file, parameter or template is wrong, or nothing would be deployed.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
     source = None if options.dry_run else prefetch(partial(guard.git_state, target.app.root))
-    return _of_source(_with_room(_plan(resolve(target, opener), options)), source)
+    resolved = resolve(target, opener)
+    there = [plan.resolved for plan in before if not guard.differ(plan.resolved.identity, resolved.identity)]
+    brought = tuple(kind for one in there for obj in one.state.objects for kind in kinds_of_crd(obj.data))
+    return _of_source(_with_room(_plan(replace(resolved, brought=brought), options)), source)
 
 
 def _of_source(plan: ApplyPlan, source: Callable[[], GitState] | None) -> ApplyPlan:
@@ -167,8 +172,7 @@ def _carry_out(plan: ApplyPlan, run: Run) -> None:
         writes = [change for change in changes if change.desired is not None]
         deletions = [change for change in changes if change.desired is None]
         if not now.deletes:
-            wider = grown(inventory, changes)
-            inventory = write_inventory(run.records, inventory, wider, on_event=run.tell)
+            inventory = write_inventory(run.records, inventory, grown(inventory, changes), on_event=run.tell)
         run.apply(writes, now.changes.depends)
         present = [change for change in writes if change.action != "missing"]
         if present and options.wait and not now.deletes:
@@ -444,12 +448,11 @@ def _planned_waits(plan: ApplyPlan) -> tuple[PlannedWait, ...]:
     """Give the objects that change and do not work at once, with the terms of the wait."""
     if not plan.options.wait:
         return ()
-    resolved = plan.resolved
     changed = [change.desired for change in plan.changes.visible if change.desired is not None]
-    slow = [obj for obj in changed if not assess(Facts(data=obj.data), resolved.rules).is_fine]
+    slow = [obj for obj in changed if not assess(Facts(data=obj.data), plan.resolved.rules).is_fine]
     return tuple(
         PlannedWait(object=str(identity), policy=terms.policy, timeout_s=terms.timeout_s, goes_on=terms.brief)
-        for identity, terms in terms_of(slow, resolved, plan.options).items()
+        for identity, terms in terms_of(slow, plan.resolved, plan.options).items()
         if terms.policy != "none"
     )
 

@@ -321,8 +321,7 @@ def _update(
         for version, change in _changes(previous.get(name, {}), now.get(name, {}))
     ]
     earlier = {"before": before["revision"] if before else "", "is_first": before is None}
-    packages = len(index.packages)
-    return row(RegistryUpdate, ref, index, **earlier, packages=packages, changes=tuple(changes))
+    return row(RegistryUpdate, ref, index, **earlier, packages=len(index.packages), changes=tuple(changes))
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -182,8 +182,7 @@ def validate_on_server(
         if change.refusal is not None and change.refusal.kind == "invalid"
         for reason in (change.refusal.reasons or (str(change.refusal.error),))
     ]
-    is_fine = result.ok and not refused
-    return row(ValidateResult, result, ok=is_fine, faults=(*result.faults, *refused))
+    return row(ValidateResult, result, ok=result.ok and not refused, faults=(*result.faults, *refused))
 
 
 def with_applied(result: ValidateResult, target: Target, *, opener: Opener) -> ValidateResult:

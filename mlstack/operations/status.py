@@ -496,8 +496,7 @@ def show_revision(target: Target, number: int | None = None, *, opener: Opener) 
         )
         for manifest in order.ordered(state.objects, state.depends)
     )
-    context = target.place().context
-    return row(RevisionResult, past, context=context, revision=revision, objects=objects)
+    return row(RevisionResult, past, context=target.place().context, revision=revision, objects=objects)
 
 
 def diff_revisions(target: Target, older: int, newer: int | None = None, *, opener: Opener) -> RevisionDiff:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support.builders import read_tree, write_tree
-from tests.support.certificates import self_signed
+from tests.support.certificates import self_signed, tls_server
 from tests.support.charts import PLATFORM, STRICT, packed
 from tests.support.cli import Runner
 from tests.support.oci import FakeRegistry, real_registry
@@ -264,11 +264,9 @@ def test_r5_a_chart_repository_is_trusted_as_helm_was_told(
 ) -> None:
     monkeypatch.setenv("HELM_REPOSITORY_CONFIG", str(tmp_path / "repositories.yaml"))
     monkeypatch.setenv("PATH", f"{tool('helm').parent}{os.pathsep}{os.environ['PATH']}")
-    authority, us = self_signed("127.0.0.1"), self_signed("ada", seed="client")
-    certificate, key = authority.write(tmp_path, "server")
+    us = self_signed("ada", seed="client")
     certificate_file, own = us.write(tmp_path, "client")
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate, key)
+    tls, certificate = tls_server(tmp_path)
     tls.load_verify_locations(certificate_file)
     tls.verify_mode = ssl.CERT_REQUIRED
     archive = packed("strict", STRICT)

@@ -143,13 +143,13 @@ def test_c29_a_component_goes_by_its_new_name_before_it_is_applied(run: Runner, 
 
 
 def test_c29_renaming_there_and_back_leaves_one_entry(run: Runner, app: Path) -> None:
-    run.ok("component rename front page")
-    run.ok("component rename page front")
+    run.play("component rename front page\napply dev\ncomponent rename page front")
     text = (app / "app.yaml").read_text()
     assert text.endswith("moved:\n- from: page\n  to: front\n")
     assert run("component rename front front").code == 2
     assert run("component rename nope other").code == 4
     assert run("component rename front ../x").code == 2
+    assert run("delete dev -c front --yes -o json").json["counts"] == {"deleted": 1}  # applied as `page`
 
 
 def test_c20_what_a_component_was_called_goes_with_it(run: Runner, app: Path) -> None:

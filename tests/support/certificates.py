@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 # Curve P-256 (FIPS 186-4, D.1.2.3).
 _P = 0xFFFFFFFF00000001000000000000000000000000FFFFFFFFFFFFFFFFFFFFFFFF
@@ -74,6 +75,16 @@ def self_signed(
     return Certificate(
         certificate=pem("CERTIFICATE", signed), key=pem("EC PRIVATE KEY", key), subject=(host, secret)
     )
+
+
+def tls_server(
+    folder: Path, host: str | Certificate = "127.0.0.1", name: str = "server"
+) -> tuple[SSLContext, str]:
+    """Make the TLS context of a server, by its name or certificate, and the file that it is trusted by."""
+    files = (self_signed(host) if isinstance(host, str) else host).write(folder, name)
+    context = SSLContext(PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+    return context, str(files[0])
 
 
 def _public(secret: int) -> bytes:

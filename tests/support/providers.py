@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-from tests.support.certificates import self_signed
+from tests.support.certificates import self_signed, tls_server
 from tests.support.serving import served
 
 LATER_S = 4_000_000_000
@@ -41,10 +40,7 @@ class FakeProvider:
 
     def __init__(self, folder: Path) -> None:
         """Take a port; `running` starts and stops it."""
-        certificate, key = self_signed("127.0.0.1", seed="provider").write(folder, "provider")
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(certificate, key)
-        self.ca = str(certificate)
+        tls, self.ca = tls_server(folder, self_signed("127.0.0.1", seed="provider"), "provider")
         self.asked: list[dict[str, str]] = []
         self.paths: list[str] = []
         self.gives: tuple[int, Any] | None = None

@@ -1,7 +1,6 @@
 """Requests to any server: where redirects lead, what is shown to whom, what is no address."""
 
 import socket
-import ssl
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from mlstack.addresses import joined, shown
 from mlstack.errors import RegistryError
 from mlstack.web import Web
-from tests.support.certificates import self_signed
+from tests.support.certificates import tls_server
 from tests.support.oci import FakeRegistry, Reply
 from tests.support.proxies import ConnectingProxy
 
@@ -70,10 +69,8 @@ def test_a_login_in_an_address_is_sent_and_never_shown() -> None:
 def test_a_server_is_reached_through_the_proxy_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    certificate, key = self_signed("registry.example.org").write(tmp_path, "server")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    context, certificate = tls_server(tmp_path, "registry.example.org")
+    monkeypatch.setenv("SSL_CERT_FILE", certificate)
     with (
         FakeRegistry().running(context) as server,
         ConnectingProxy(f"http://{server.host}", None).running() as proxy,

@@ -153,7 +153,7 @@ def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
     if names is not None:
         plan_one = partial(session.from_cluster, operations.deploy.plan_apply, options=how)
         sound = operations.deploy.refuse_images if check_images else lambda plan: plan
-        return _run_several(session, names, lambda name: sound(plan_one(env=name)), "apply")
+        return _run_several(session, names, lambda **how: sound(plan_one(**how)), "apply")
     # A plan file ends with `.json` and exists, or has a folder before it.
     env = session.only_environment
     file = Path(env) if env and env.endswith(".json") and ("/" in env or Path(env).is_file()) else None
@@ -175,16 +175,17 @@ def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
 def _run_several(
     session: Session,
     names: list[str],
-    plan_one: Callable[[str], ApplyPlan],
+    plan_one: Callable[..., ApplyPlan],
     verb: str,
     *,
     always: bool = False,
 ) -> int:
     """Plan a run for each of several environments, ask once, then carry them out in their order."""
-    results, plans = run_reporter.Results(session), []
+    plans: list[ApplyPlan] = []
+    results = run_reporter.Results(session)
     for name in names:
         with results.of(name, quiet=True):
-            plans.append(plan_one(name))
+            plans.append(plan_one(env=name, before=tuple(plans)))
     is_trial = session.options.dry_run
     if not is_trial and not run_reporter.all_confirmed(plans, verb, session, always=always):
         return 1
@@ -242,7 +243,7 @@ def delete(
     plan_one = partial(session.from_cluster, operations.deploy.plan_delete, **how)
     names = _expired(session) if expired else session.environments()
     if names is not None:
-        code = _run_several(session, names, lambda name: plan_one(env=name), "delete", always=True)
+        code = _run_several(session, names, lambda env, before: plan_one(env=env), "delete", always=True)
         if expired and names and code == 0 and not session.options.dry_run:
             say(*(f"next: mlstack env rm {name}" for name in names))
         return code

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from mlstack.errors import InvalidError
+from mlstack.yaml.write import to_yaml_documents
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
+from tests.support.deploying import crd
 from tests.support.registry import small_app
 
 NAMES = ("eu/a", "eu/b", "us")
@@ -165,21 +167,14 @@ def commit(app: Path) -> str:
     who = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "x"]):
         subprocess.run(["git", *words], check=True)
-    return subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    return subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
 
 
 @pytest.mark.slow
 def test_history_keeps_the_commit_and_whether_files_were_changed(run: Runner, app: Path, commit: str) -> None:
-    run.ok("apply us")
-    run.ok("param set front color green")
-    run.ok("apply us --yes")
-    revisions = run("history us -o json").json["revisions"]
-    assert [(revision["commit"], revision["dirty"]) for revision in revisions] == [
-        (commit, True),
-        (commit, False),
-    ]
+    run.play("apply us\nparam set front color green\napply us --yes")
+    past = run("history us -o json").json["revisions"]
+    assert [(each["commit"], each["dirty"]) for each in past] == [(commit, True), (commit, False)]
     assert f"{commit[:8]}*" in run.ok("history us")
 
 
@@ -193,3 +188,12 @@ def test_a_protected_environment_takes_committed_files_alone(run: Runner) -> Non
         apply us --yes-i-mean us
         rollback us --dry-run | 4
     """)
+
+
+def test_a_later_environment_may_use_the_kinds_that_an_earlier_one_brings(run: Runner, app: Path) -> None:
+    widget = {"apiVersion": "own.org/v1", "kind": "Widget", "metadata": {"name": "x"}}
+    definitions = [crd(group="own.org"), crd("racks", "Rack", group="own.org", scope="Cluster")]
+    objects = {"core": definitions, "own": [widget, {**widget, "kind": "Rack"}]}
+    write_tree(app, {f"components/{name}.yaml": to_yaml_documents(own) for name, own in objects.items()})
+    run.play("env targets eu/a core\nenv targets us own\napply us eu/a | 6 | no kind `Rack (own.org/v1)`")
+    run.play("apply eu/a us --dry-run | 0 | Widget us/x\napply eu/a us\nstatus eu/a us\ndiff us")

@@ -10,6 +10,7 @@ import socket
 import ssl
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from mlstack.http import fingerprint
 from mlstack.kube.api_server import ApiServerClient, connect
 from mlstack.kube.client import ObjectRef
 from tests.support import plugins
-from tests.support.certificates import Certificate, self_signed
+from tests.support.certificates import Certificate, self_signed, tls_server
 from tests.support.fakeapi import Answer, Asked, FakeApi, Serve, always, kubeconfig, serve, status
 from tests.support.providers import LATER_S, id_token
 
@@ -66,11 +67,9 @@ def tls(
     folder: Path, host: str, leaf: Certificate | None = None, *between: Certificate
 ) -> tuple[ssl.SSLContext, str]:
     """Make a server's TLS context for a host, and the file clients trust it by."""
-    certificate, key = (leaf or self_signed(host)).write(folder, "server")
-    certificate.write_text(certificate.read_text() + "".join(issuer.certificate for issuer in between))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    return context, str(certificate)
+    leaf = leaf or self_signed(host)
+    chain = leaf.certificate + "".join(issuer.certificate for issuer in between)
+    return tls_server(folder, replace(leaf, certificate=chain))
 
 
 def test_the_server_is_verified_and_told_who_we_are(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import ssl
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import pytest
 from mlstack.cli import ports
 from mlstack.errors import ConflictError, UnreachableError
 from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, Patience
-from tests.support.certificates import self_signed
+from tests.support.certificates import tls_server
 from tests.support.fakeapi import kubeconfig
 from tests.support.hostile import Behaviour, Call, HostileServer, Objects, Peer
 from tests.support.waiting import wait_until
@@ -33,10 +32,8 @@ def opened(folder: Path, server: HostileServer, **cluster: Any) -> Cluster:
 
 def secure(folder: Path) -> tuple[ssl.SSLContext, dict[str, str]]:
     """Give the server's side of TLS, and what the client says of its authority."""
-    leaf = self_signed("127.0.0.1")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*leaf.write(folder, "server"))
-    return context, {"certificate-authority-data": base64.b64encode(leaf.certificate.encode()).decode()}
+    context, ca = tls_server(folder)
+    return context, {"certificate-authority": ca}
 
 
 def ends_after(objects: Objects) -> Behaviour:

@@ -19,7 +19,7 @@ from mlstack.kube.api_server import ApiServerClient, connect
 from mlstack.kube.client import ObjectRef
 from mlstack.kube.login import Plugin, Proof
 from tests.support import plugins
-from tests.support.certificates import self_signed
+from tests.support.certificates import self_signed, tls_server
 from tests.support.fakeapi import Answer, Asked, FakeApi, Script, always, kubeconfig, serve, status
 from tests.support.plugins import FakePlugin
 
@@ -159,12 +159,10 @@ def test_a_new_certificate_is_shown_on_new_connections(tmp_path: Path) -> None:
 
 
 def tls_for(folder: Path, clients: str) -> tuple[ssl.SSLContext, str]:
-    certificate, key = self_signed("127.0.0.1").write(folder, "server")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context, ca = tls_server(folder)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=clients)
-    return context, str(certificate)
+    return context, ca
 
 
 def test_it_has_our_environment_and_its_own_over_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

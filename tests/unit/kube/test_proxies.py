@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import socket
-import ssl
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +15,7 @@ from mlstack.addresses import proxy_of
 from mlstack.errors import ClusterError, UnreachableError
 from mlstack.kube.api_server import connect
 from mlstack.kube.client import ObjectRef
-from tests.support.certificates import self_signed
+from tests.support.certificates import self_signed, tls_server
 from tests.support.fakeapi import Answer, always, kubeconfig, serve
 from tests.support.proxies import ConnectingProxy, SocksProxy
 
@@ -25,17 +24,10 @@ LARGE = {**MAP, "data": {"a": "x" * 200_000}}
 REF = ObjectRef("v1", "ConfigMap", "q", "a")
 
 
-def certified(folder: Path) -> tuple[ssl.SSLContext, str]:
-    certificate, key = self_signed("127.0.0.1").write(folder, "server")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    return context, str(certificate)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("over_tls", [False, True], ids=["http", "https"])
 def test_a_proxy_connects_us_to_a_server_behind_tls(tmp_path: Path, over_tls: bool) -> None:
-    context, ca = certified(tmp_path)
+    context, ca = tls_server(tmp_path)
     api = serve(always(Answer(body=LARGE)), tls=context)
     with api.running(), ConnectingProxy(api.url, context if over_tls else None).running() as proxy:
         url = proxy.url.replace("//", "//ada:p%40ss@")
@@ -52,7 +44,7 @@ def test_a_proxy_connects_us_to_a_server_behind_tls(tmp_path: Path, over_tls: bo
 
 
 def test_a_watch_comes_through_a_proxy_over_tls(tmp_path: Path) -> None:
-    context, ca = certified(tmp_path)
+    context, ca = tls_server(tmp_path)
     event = b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}\n'
     api = serve(always(Answer(body=[event, event])), tls=context)
     with api.running(), ConnectingProxy(api.url, context).running() as proxy:
@@ -79,7 +71,7 @@ def test_what_a_proxy_refuses_is_told(tmp_path: Path) -> None:
 
 
 def test_a_proxy_that_is_nobody_we_trust_gets_no_request(tmp_path: Path) -> None:
-    context, _ = certified(tmp_path)
+    context, _ = tls_server(tmp_path)
     other = self_signed("127.0.0.1", seed="other").certificate
     authority = base64.b64encode(other.encode()).decode()
     with ConnectingProxy("http://127.0.0.1:1", context).running() as proxy:
@@ -99,7 +91,7 @@ def test_what_is_no_proxy_of_ours_is_refused_without_its_password(tmp_path: Path
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_socks_proxies_are_gone_through(tmp_path: Path, scheme: str) -> None:
-    context, ca = certified(tmp_path)
+    context, ca = tls_server(tmp_path)
     api = serve(always(Answer(body=MAP)), tls=context if scheme == "https" else None)
     with api.running(), SocksProxy(api.url).running() as proxy:
         more = {"certificate-authority": ca, "proxy-url": proxy.url}
