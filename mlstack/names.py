@@ -176,12 +176,7 @@ def fits(version: str, wanted: str) -> bool:
 def best_first(versions: Iterable[str], wanted: str = "") -> list[str]:
     """Give the versions that fit, the highest first; pre-releases last where none is asked for."""
     fitting = sorted((version for version in versions if fits(version, wanted)), key=version_key)
-    return fitting[::-1] if wanted else sorted(reversed(fitting), key=is_prerelease)
-
-
-def is_prerelease(version: str) -> bool:
-    """Tell whether a version comes before its release (`1.0.0-rc.1`)."""
-    return not version_key(version)[3]
+    return fitting[::-1] if wanted else sorted(reversed(fitting), key=lambda one: not version_key(one)[3])
 
 
 def check_mlstack(wanted: str, *, what: str, where: str) -> None:

@@ -238,8 +238,7 @@ class AppDir(AppReader):
             self.check_module(module)
         if module and f"{name.lower()}.yaml" == layout.MODULE_PARAMS:
             message = f"`{full_name}` cannot be a component: its file is that of the module's parameters"
-            where = layout.module_params_file(module)
-            raise UsageError(message, where=where, hint="choose another name")
+            raise UsageError(message, where=layout.module_params_file(module), hint="choose another name")
         check_new_name(full_name, self.component_files, "a component")
 
     def check_module(self, name: str) -> None:
@@ -301,8 +300,7 @@ class AppDir(AppReader):
             if personal is not None and personal.context:
                 self.override("environments", name, {"cluster": to_map(identity)})
                 return
-            changes = {"cluster": to_map(identity)}
-            file, _ = self.edit(layout.environment_file(name), "Environment", changes)
+            file, _ = self.edit(layout.environment_file(name), "Environment", {"cluster": to_map(identity)})
             self.files.note_sound(file, "Environment")
 
     def override(self, section: _Overridable, name: str, changes: Mapping[str, Any]) -> None:
@@ -489,8 +487,7 @@ class AppDir(AppReader):
                 param = self.vendor.declared_params().get(spelling)
             spellings = (param.name, *param.aliases) if param else ()
             spelling = next((name for name in present if name in spellings), spelling)
-        full = (*section, spelling, *path[1:])
-        return edited, edited.actual_path(full)
+        return edited, edited.actual_path((*section, spelling, *path[1:]))
 
     # --- packages: `vendor/`, requirements and `mlstack.lock` change together ---
 

@@ -305,8 +305,7 @@ class ClusterSnapshot:
 
     def text(self) -> str:
         """Write the file; the same cluster gives the same text but for the time."""
-        content = {"apiVersion": API_VERSION, "kind": _SNAPSHOT_KIND, **vars(self)}
-        return json.dumps(content, indent=1) + "\n"
+        return json.dumps({"apiVersion": API_VERSION, "kind": _SNAPSHOT_KIND, **vars(self)}, indent=1) + "\n"
 
 
 def is_kept_label(name: str) -> bool:

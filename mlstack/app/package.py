@@ -177,8 +177,7 @@ class PackageFolder:
         return {} if self.is_chart else self._prototype_file(name).aliases
 
     def _prototype_file(self, name: str) -> PrototypeFile:
-        read = self.document(f"{name}/prototype.yaml", "Prototype")
-        return FieldReader(read).record(PrototypeFile)
+        return FieldReader(self.document(f"{name}/prototype.yaml", "Prototype")).record(PrototypeFile)
 
     def prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> Prototype:
         """Read a prototype, blocks and references inlined; `libraries` are the packages this one requires.
@@ -504,8 +503,7 @@ class Vendor:
             needed = exact or self.plain(environment).get(full_name)
             if needed is None:
                 message = f"package `{owner.ref}` requires `{name}`, which is not installed"
-                where = f"{owner.folder}/package.yaml"
-                raise RegistryError(message, where=where, hint="mlstack pkg install")
+                raise RegistryError(message, where=f"{owner.folder}/package.yaml", hint="mlstack pkg install")
             libraries[short] = self.folder(needed)
             rest += [(needed, inner) for inner in libraries[short].head.requires]
         return libraries

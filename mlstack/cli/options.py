@@ -217,11 +217,6 @@ def finding_formats() -> Iterable[str]:
     return (*FORMATS, *FINDING_FORMATS)
 
 
-def object_formats() -> Iterable[str]:
-    """Give the formats of whole objects."""
-    return OBJECT_FORMATS
-
-
 def component_lists(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give what the last name of a list with commas may become, the names before it kept."""
     before, comma, last = incomplete.rpartition(",")
@@ -421,7 +416,7 @@ class Options:
     folder: Path | None = option("--dir DIR", "The app directory, or a folder in it. Default: here.")
     output: str = _output("result is", formats)
     finding_output: str = _output("result is", finding_formats)  # with those of `commands/render.py`
-    object_output: str = _output("objects are", object_formats, default="yaml")
+    object_output: str = _output("objects are", lambda: OBJECT_FORMATS, default="yaml")
     kubeconfig: str | None = option("--kubeconfig FILE", "Kubeconfig file. Default: `$KUBECONFIG`.")
     env: str | None = word(
         "[ENV]", "The environment. Default: the one chosen by `env current --set`.", environments

@@ -126,8 +126,7 @@ def _with_cluster(
     goal = replace(target, environment=live.environment)
     place, other = (side.app.environment(side.environment) for side in (desired, goal))
     state = _moved(desired.desired(), place, other)
-    resolved = resolve(goal, opener, state=state)
-    changes = diff_environment(resolved, ApplyOptions(dry_run=True)).changes.changes
+    changes = diff_environment(resolve(goal, opener, state=state), ApplyOptions(dry_run=True)).changes.changes
     namespace = Identity("", "Namespace", "", state.namespace)  # which an apply would make first
     return tuple(
         replace(change, fields=hide_secrets(change.fields, state.secrets))

@@ -547,8 +547,7 @@ class _Composer:
 
     def _fail(self, part: _Part, component: str, reason: str, where: str = "") -> None:
         name = part.environment.name
-        failure = ImportFailure(component=component, environment=name, reason=reason, where=where)
-        self.failures.append(failure)
+        self.failures.append(ImportFailure(component=component, environment=name, reason=reason, where=where))
 
 
 _K = TypeVar("_K")

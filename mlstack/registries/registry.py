@@ -420,8 +420,7 @@ def is_local(ref: RegistryRef) -> bool:
 
 def _bundled(name: str) -> Registry:
     place = files.folder("registry")
-    ref = RegistryRef(name=name, address=str(place), protocol="directory")
-    return DirectoryRegistry(ref, root=place)
+    return DirectoryRegistry(RegistryRef(name=name, address=str(place), protocol="directory"), root=place)
 
 
 @cache

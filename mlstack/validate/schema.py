@@ -106,8 +106,7 @@ class SchemaCheck(Record):
         for name, inner in field.entries:
             if embedded and name == "metadata":
                 # It is typed whatever the custom resource's schema says.
-                meta = self.schemas.definition(_OBJECT_META)
-                yield from replace(self, custom=False).check(meta, inner)
+                yield from replace(self, custom=False).check(self.schemas.definition(_OBJECT_META), inner)
             elif name in properties:
                 # A null may only mean that the default is wanted.
                 if inner or "default" not in properties[name] or properties[name].get("nullable"):

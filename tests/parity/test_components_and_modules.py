@@ -18,8 +18,7 @@ PARAMS = HEAD.format("EnvironmentParams") + "components:\n  front:  # ours\n    
 def app(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     app_dir = small_app(tmp_path)
     monkeypatch.chdir(app_dir.root)
-    run.ok("generate web front --image nginx")
-    run.ok("env add dev --no-preset")
+    run.play("generate web front --image nginx\nenv add dev --no-preset")
     return app_dir.root
 
 
@@ -46,8 +45,7 @@ def test_c19_component_list_tells_kinds_and_modules(run: Runner, app: Path) -> N
 
 def test_c20_component_rm_takes_every_trace_along(run: Runner, app: Path) -> None:
     before = read_tree(app / "environments")
-    run.ok("generate web back --image nginx")
-    run.ok("env set dev --target front --target back")
+    run.play("generate web back --image nginx\nenv set dev --target front --target back")
     write_tree(app, {"environments/dev/params.yaml": PARAMS, "environments/dev/patches/front.yaml": "a: 1\n"})
     run.ok("component rm front")
     assert b"front" not in b"".join(read_tree(app / "environments").values())
@@ -55,8 +53,7 @@ def test_c20_component_rm_takes_every_trace_along(run: Runner, app: Path) -> Non
 
 
 def test_c20_the_last_target_never_becomes_everything(run: Runner, app: Path) -> None:
-    run.ok("generate web back --image nginx")
-    run.ok("env set dev --target front")
+    run.play("generate web back --image nginx\nenv set dev --target front")
     before = read_tree(app)
     ran = run("component rm front")
     assert (ran.code, read_tree(app)) == (3, before)
@@ -64,8 +61,7 @@ def test_c20_the_last_target_never_becomes_everything(run: Runner, app: Path) ->
 
 
 def test_c21_component_rm_says_where_it_is_still_deployed(run: Runner, app: Path) -> None:
-    run.ok("generate web back --image nginx")
-    run.ok("apply dev")
+    run.play("generate web back --image nginx\napply dev")
     ran = run("component rm front")
     assert "warning: `front` is still deployed in `dev` (1 object); gone with: mlstack apply dev" in ran.err
     run.ok("apply dev --yes")
@@ -89,9 +85,7 @@ def test_c21_a_cluster_that_does_not_answer_is_named(
 
 
 def test_c27_modules_are_made_listed_and_nested(run: Runner, app: Path) -> None:
-    run.ok("module create shop")
-    run.ok("module create shop/inner")
-    run.ok("param set --module shop image nginx:2")
+    run.play("module create shop\nmodule create shop/inner\nparam set --module shop image nginx:2")
     run.ok("generate web shop.inner.cart")
     rows = run("module list -o json").json["modules"]
     assert [(row["name"], row["components"], row["params"]) for row in rows] == [
@@ -105,21 +99,18 @@ def test_c27_modules_are_made_listed_and_nested(run: Runner, app: Path) -> None:
 
 def test_c28_module_rm_takes_parameters_and_components_along(run: Runner, app: Path) -> None:
     before = read_tree(app)
-    run.ok("module create shop.inner")
-    run.ok("param set --module shop.inner image nginx:2")
+    run.play("module create shop.inner\nparam set --module shop.inner image nginx:2")
     run.ok("generate web shop.cart --image nginx")
     ran = run("module rm shop")
     assert (ran.code, "--components" in ran.err) == (2, True)
-    run.ok("module rm shop.inner")
-    run.ok("module rm shop --components")
+    run.play("module rm shop.inner\nmodule rm shop --components")
     assert read_tree(app) == before
     assert run("module rm shop").code == 4
 
 
 def test_c29_a_renamed_component_keeps_its_objects(run: Runner, app: Path) -> None:
     write_tree(app, {"environments/dev/params.yaml": PARAMS})
-    run.ok("env set dev --target front")
-    run.ok("apply dev")
+    run.play("env set dev --target front\napply dev")
     objects = run("render dev -o json").json["items"]
     ran = run("component rename front shop.page")
     assert ran.code == 0, ran.err
@@ -137,8 +128,7 @@ LABEL = "mlstack.dev/component"
 
 
 def test_c29_a_component_goes_by_its_new_name_before_it_is_applied(run: Runner, app: Path) -> None:
-    run.ok("apply dev")
-    run.ok("component rename front page")
+    run.play("apply dev\ncomponent rename front page")
     assert run("delete dev -c page --yes -o json").json["counts"] == {"deleted": 1}
 
 
@@ -154,7 +144,5 @@ def test_c29_renaming_there_and_back_leaves_one_entry(run: Runner, app: Path) ->
 
 def test_c20_what_a_component_was_called_goes_with_it(run: Runner, app: Path) -> None:
     before = (app / "app.yaml").read_bytes()
-    run.ok("component rename front page")
-    run.ok("component rename page shop.page")
-    run.ok("component rm shop.page")
+    run.play("component rename front page\ncomponent rename page shop.page\ncomponent rm shop.page")
     assert (app / "app.yaml").read_bytes() == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +11,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from tests.support.certificates import self_signed
+from tests.support.certificates import self_signed, tls_server
 
 Review = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
 """Answers one question of the API server, None by hanging up."""
@@ -42,8 +41,7 @@ def admission(
         begin: until this is set, nobody answers.
     """
     certificate = self_signed(name or address)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate.write(folder, "hook"))
+    context, _ = tls_server(folder, certificate, "hook")
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

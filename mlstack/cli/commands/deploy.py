@@ -109,8 +109,7 @@ def _differing(session: Session, env: str | None, *, live: bool, summary: bool) 
 def _difference(session: Session, env: str | None, *, live: bool) -> object:
     if live:
         return session.from_cluster(operations.status.find_drift, env=env)
-    how = session.apply_options(dry_run=True)
-    return session.from_cluster(operations.deploy.diff, env=env, options=how)
+    return session.from_cluster(operations.deploy.diff, env=env, options=session.apply_options(dry_run=True))
 
 
 def _emit_diff(session: Session, result: object, *, summary: bool) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,12 @@ from mlstack.cli.options import GIVEN, option, policy_sets
 from mlstack.cli.output import escaped, json_escaped, say
 from mlstack.cli.page import document, emit_objects
 from mlstack.cli.ports import Session, operations, read_text
-from mlstack.errors import ConfigError, UsageError
+from mlstack.errors import ConfigError, UsageError, YamlError
+from mlstack.names import listed
 from mlstack.objects import masking
 
 if TYPE_CHECKING:
-    from mlstack.objects.kube_object import KubeObject
+    from mlstack.objects.kube_object import DesiredState, KubeObject
 
 top = Family()
 images = Family(
@@ -32,7 +34,7 @@ images = Family(
 policies = Family("policy", "What `validate --policy` asks of objects, with the reason and the fix of each.")
 
 
-OUT_DIR = option("--out DIR", "Write one file an object into a folder.")
+OUT_DIR = option("--out DIR", "Write one file an object into a folder; remove those of what is gone.")
 
 
 @top.command(
@@ -54,12 +56,31 @@ def render(
     if options.output == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
     files = _object_files(state.objects, options.output)
+    stale = _stale(out, files, state, options.components)
     edit.write_files(
         {out / path: content for path, (_, content) in files.items()},
         private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
+        delete=stale,
     )
-    say(*(f"note: {note}" for note in state.notes), f"{len(files)} files in {out}")
+    gone = f", {len(stale)} of what is gone removed: {listed(list(map(str, stale)))}" if stale else ""
+    say(*(f"note: {note}" for note in state.notes), f"{len(files)} files in {out}{gone}")
     return 0
+
+
+def _stale(
+    out: Path, files: Collection[Path], state: DesiredState, components: Collection[str]
+) -> list[Path]:
+    """Find what an earlier export of the environment, or of `components`, wrote of objects that are gone."""
+    from mlstack.app import document
+    from mlstack.objects.kube_object import KubeObject, environment_marks
+
+    stale, marks = [], environment_marks(state.app, state.environment).items()
+    for path in sorted({*out.glob("*/*_*.yaml"), *out.glob("*/*_*.json")} - {out / path for path in files}):
+        with suppress(OSError, YamlError, AttributeError):
+            labels = KubeObject(data=document.read(path.read_bytes(), file=str(path)).value).labels
+            if marks <= labels.items() and (not components or path.parent.name in state.known_as):
+                stale.append(path)
+    return stale
 
 
 _LONGEST_FILE = 180  # bytes, of 255: a temporary name is longer
