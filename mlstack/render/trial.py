@@ -6,7 +6,8 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, islice
+from functools import cache, partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from mlstack.app import document, files, schema
@@ -38,9 +39,11 @@ class PrototypeTrial:
     def __init__(self, prototype: Prototype) -> None:
         self.prototype = prototype
         self._store = _Memory()
+        self._preset_values = cache(partial(_preset_values, prototype))
         self._renderer = Renderer(prototype, Engine(self._store))
         self._declared = Declared.of(prototype)
         self._parsed: dict[tuple[str, str], list[Any]] = {}  # much of what is rendered is always the same
+        self._harmless: dict[tuple[str, tuple[KeyPath, ...]], list[KubeObject]] = {}  # examples with tokens
 
     def resolved(self, *layers: Values) -> Resolved:
         """Resolve and check parameters; later layers win."""
@@ -56,7 +59,7 @@ class PrototypeTrial:
             TemplateError: a template does not render, or refuses them.
             ConfigError: what is rendered is no Kubernetes object.
         """
-        resolved = self.resolved(_preset_values(self.prototype, example), *layers)
+        resolved = self.resolved(self._preset_values(example.environment if example else ""), *layers)
         name = str(resolved.values.get("name") or self.prototype.name)
         own = (example.namespace if example else "") or "default"
         place = (example.environment if example else "") or "test"
@@ -72,6 +75,14 @@ class PrototypeTrial:
                 objects.append(KubeObject(data=data, component=name, source=source))
         return objects
 
+    def harmless(self, example: Example, paths: Sequence[KeyPath]) -> list[KubeObject]:
+        """Give the objects of an example with a token at each of some places, `t0ken0x` at the first."""
+        key = (example.name, tuple(paths))
+        if key not in self._harmless:
+            tokens = [_nested(path, f"{_prefix(example, path)}t0ken{n}x") for n, path in enumerate(paths)]
+            self._harmless[key] = self.objects(example.params, *tokens, example=example)
+        return self._harmless[key]
+
     def _documents(self, text: str, file: str) -> list[Any]:
         key = (file, text)
         if key not in self._parsed:
@@ -82,9 +93,9 @@ class PrototypeTrial:
         return self._parsed[key]
 
 
-def _preset_values(prototype: Prototype, example: Example | None) -> Values:
-    """Give what the preset of an example's environment sets of this prototype's parameters."""
-    folder = files.preset(example.environment) if example and example.environment else None
+def _preset_values(prototype: Prototype, environment: str) -> Values:
+    """Give what the preset of an environment sets of this prototype's parameters."""
+    folder = files.preset(environment)
     if folder is None:
         return {}
     file = folder / "params.yaml"
@@ -173,32 +184,19 @@ def pairwise(choices: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
     Greedy: each row begins with a pair that is left and takes for every other name what settles most pairs.
     """
     names = [name for name, options in choices.items() if len(options) > 1]
-    sizes = [len(choices[name]) for name in names]
-    left = {
-        ((p, i), (q, j))
-        for p, q in combinations(range(len(names)), 2)
-        for i in range(sizes[p])
-        for j in range(sizes[q])
-    }
-    if len(names) == 1:
-        left = {((0, i), (0, i)) for i in range(sizes[0])}
-    while left:
-        row = dict(min(left))
-        for p in range(len(names)):
-            if p not in row:
-                settled = [sum(_pair((p, i), cell) in left for cell in row.items()) for i in range(sizes[p])]
-                row[p] = settled.index(max(settled))
-        left -= {_pair(first, other) for first, other in combinations(row.items(), 2)}
-        left -= {(cell, cell) for cell in row.items()}
-        picked = {names[p]: choices[names[p]][i] for p, i in sorted(row.items())}
+    options = [[(p, i) for i in range(len(choices[name]))] for p, name in enumerate(names)]
+    cells = {cell for every in options for cell in every}
+    # What each choice has not stood together with yet; of a single name, each choice has to stand by itself.
+    left = {cell: cells.difference(every) or {cell} for every in options for cell in every}
+    while first := next((cell for cell, others in left.items() if others), None):
+        row = {first, min(left[first])}
+        for every in options:
+            if row.isdisjoint(every):
+                row.add(max(every, key=lambda cell: len(left[cell] & row)))
+        for cell in row:
+            left[cell] -= row
+        picked = {names[p]: choices[names[p]][i] for p, i in sorted(row)}
         yield {name: value for name, value in picked.items() if value is not _UNCHANGED}
-
-
-_Cell = tuple[int, int]
-
-
-def _pair(first: _Cell, other: _Cell) -> tuple[_Cell, _Cell]:
-    return (first, other) if first < other else (other, first)
 
 
 # --- hostile texts: they change the value they are given for, byte for byte, and nothing around it ---
@@ -260,7 +258,7 @@ def try_texts(trial: PrototypeTrial, example: Example, values: Values) -> Hostil
     texts = {path: text for path in places if isinstance(text := at(values, path), str)}
     row = {path: text for path, text in texts.items() if text.startswith(_prefix(example, path))}
     try:
-        trial.objects(example.params, *_tokens(trial, example, list(row)), example=example)
+        trial.harmless(example, list(row))
     except ConfigError:  # not for the texts' sake
         return Hostility(0, [])
     return Hostility(len(row), [*_swapped_faults(trial, example, row)])
@@ -303,7 +301,7 @@ def _tolerated(
     for path in waiting:
         trying = [*places, path]
         try:
-            objects = trial.objects(example.params, *_tokens(trial, example, trying), example=example)
+            objects = trial.harmless(example, trying)
         except ConfigError:
             continue
         places = trying
@@ -311,10 +309,6 @@ def _tolerated(
         if f"t0ken{len(places) - 1}x" in json.dumps(changed):
             shown.append(path)
     return places
-
-
-def _tokens(trial: PrototypeTrial, example: Example, paths: Sequence[KeyPath]) -> list[Values]:
-    return [_nested(path, f"{_prefix(example, path)}t0ken{n}x") for n, path in enumerate(paths)]
 
 
 def _nested(path: KeyPath, text: str) -> dict[str, Any]:
@@ -359,11 +353,10 @@ def _swapped_faults(
     if not row:
         return
     paths = list(row)
-    tokens = _tokens(trial, example, paths)
     swaps = {f"t0ken{n}x": row[path][len(_prefix(example, path)) :] for n, path in enumerate(paths)}
     fault: tuple[str, str | None] | None = None
     try:
-        harmless = trial.objects(example.params, *tokens, example=example)
+        harmless = trial.harmless(example, paths)
         texts = [_nested(path, text) for path, text in row.items()]
         hostile = trial.objects(example.params, *texts, example=example)
     except REFUSALS:
@@ -388,26 +381,29 @@ def _difference(harmless: Any, hostile: Any, swaps: Mapping[str, str], path: Key
     """Say where two renderings differ by more than the texts themselves; empty if they do not."""
     if harmless is hostile:
         return ""
-    place = f"`{join_path(path)}`" if path else "what is rendered"
     if type(harmless) is not type(hostile):
-        return f"{place} became {_kind(hostile)} instead of {_kind(harmless)}"
+        return f"{_place(path)} became {_kind(hostile)} instead of {_kind(harmless)}"
     if isinstance(harmless, dict):
         expected = {_swapped(str(key), swaps): key for key in harmless}
         if expected.keys() != hostile.keys():
             odd = ", ".join(f"`{key}`" for key in sorted({*hostile} ^ {*expected}))
-            return f"{place} has other keys than it should: {odd}"
+            return f"{_place(path)} has other keys than it should: {odd}"
         inner = ((harmless[key], hostile[text], (*path, text)) for text, key in expected.items())
     elif isinstance(harmless, list):
         if len(harmless) != len(hostile):
-            return f"{place} has {len(hostile)} entries instead of {len(harmless)}"
+            return f"{_place(path)} has {len(hostile)} entries instead of {len(harmless)}"
         pairs = enumerate(zip(harmless, hostile, strict=True))
         inner = ((one, other, (*path, index)) for index, (one, other) in pairs)
     elif isinstance(harmless, str) and "t0ken" in harmless:
         is_same = _is_same_text(harmless, hostile, swaps)
-        return "" if is_same else f"{place} came out as {document.shown(hostile)}"
+        return "" if is_same else f"{_place(path)} came out as {document.shown(hostile)}"
     else:
         return ""
     return next(filter(None, (_difference(*parts[:2], swaps, parts[2]) for parts in inner)), "")
+
+
+def _place(path: KeyPath) -> str:
+    return f"`{join_path(path)}`" if path else "what is rendered"
 
 
 def _is_same_text(harmless: str, hostile: str, swaps: Mapping[str, str]) -> bool:
