@@ -567,5 +567,4 @@ def find_schema(name: str) -> SchemaResult:
     kind = by_name.get(name.lower())
     if kind is None:
         raise not_found(f"no schema `{name}`", name, by_name.values(), hint="mlstack schema")
-    content = schema.file_schema(kind) if kind in files else results[kind]
-    return SchemaResult(name=kind, content=content)
+    return SchemaResult(name=kind, content=schema.file_schema(kind) if kind in files else results[kind])

@@ -295,8 +295,7 @@ def _rights(target: Target, around: DoctorContext) -> str:
         plan = diff_environment(resolved, ApplyOptions(dry_run=True))
     has_inventory = plan.inventory.exists
     check_rights(resolved, plan.changes.changes, has_inventory=has_inventory, may_all=plan.may_all)
-    writes = len(plan.changes.writes)
-    return f"all that an apply needs now ({_counted(writes, 'write')})"
+    return f"all that an apply needs now ({_counted(len(plan.changes.writes), 'write')})"
 
 
 def _lock(target: Target, cluster: Cluster, clock: Clock) -> str:

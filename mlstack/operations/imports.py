@@ -487,15 +487,18 @@ def _import_objects(
     is_all = not set(app.component_files) - {full_name}
     plan, refused = plan_variants(named, compared, sources={full_name: source}, all_targets=is_all)
     proofs = prove(named, plan, compared, request.keep_proof)
+    own = {place.name for place in plan.environments}
+    others = [place.name for place in app.environments() if not place.targets and place.name not in own]
+    too = [f"`{name}` deploys `{full_name}` too: mlstack env targets {name} NAME chooses" for name in others]
     if not places:
-        plan = replace(plan, environments=(), patches={})
+        plan, too = replace(plan, environments=(), patches={}), []
     with app.locked():
         written = write_plan(app, plan, replace=request.replace)
     return replace(
         written,
         environments=tuple(proofs),
         failures=tuple(refused),
-        notes=(*dict.fromkeys(notes), *plan.notes),
+        notes=(*dict.fromkeys(notes), *plan.notes, *too),
         summary=summary(proofs, refused),
     )
 

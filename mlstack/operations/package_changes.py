@@ -163,8 +163,7 @@ def update_packages(
     ]
     if preview:
         catalog = AppCatalog(app.app.registries, app.lock.packages, root=app.root)
-        planned = installation.plan(app, requirements_of(app, entered), catalog, free=free)
-        return _preview(app, planned, notes)
+        return _preview(app, installation.plan(app, requirements_of(app, entered), catalog, free=free), notes)
     changed = installation.change(app, entered, free=free)
     packages = _moved(changed.before, changed.lock)
     for name in app.environment_names if packages else ():

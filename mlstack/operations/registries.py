@@ -455,8 +455,7 @@ def copy_packages(
     locked = app.vendor.plain()
     chosen = [_installed(name, locked) for name in names] or [*locked]
     for full_name in chosen:  # grows: what they require comes along
-        requires = app.vendor.folder(locked[full_name]).head.requires
-        shorts = {name.rpartition("/")[2] for name in requires}
+        shorts = {name.rpartition("/")[2] for name in app.vendor.folder(locked[full_name]).head.requires}
         chosen += [other for other in locked if other.rpartition("/")[2] in shorts and other not in chosen]
     images, notes = _default_images(app.vendor.package(locked[full_name]) for full_name in chosen)
     copies = {image: registries.copied_below(place, image_name(image), platforms) for image in images}

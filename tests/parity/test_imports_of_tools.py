@@ -172,9 +172,12 @@ def test_c25_a_live_release_is_taken_over_without_making_anything_anew(run: Runn
 @pytest.mark.usefixtures("tools")
 def test_c25_overlays_become_environments(run: Runner, app: Path, tmp_path: Path) -> None:
     folder = write_tree(tmp_path / "manifests", KUSTOMIZATION)
+    run.play("module create own\nenv add test --no-preset\nenv add idle --no-preset\nenv targets idle own")
     ran = run("import kustomize ../manifests --name web -o json")
     assert ran.code == 0, ran.err
     assert ran.json["summary"] == "3 of 3 objects equal"
+    assert "`test` deploys `web` too: mlstack env targets test NAME chooses" in ran.json["notes"]
+    assert not any("idle" in note for note in ran.json["notes"])
     for environment in ("dev", "prod"):
         assert rendered(run, environment) == built(folder / "overlays" / environment)
     assert "replicas: 3" in (app / "environments/prod/patches/web.yaml").read_text()
