@@ -176,7 +176,9 @@ def fits(version: str, wanted: str) -> bool:
 def best_first(versions: Iterable[str], wanted: str = "") -> list[str]:
     """Give the versions that fit, the highest first; pre-releases last where none is asked for."""
     fitting = sorted((version for version in versions if fits(version, wanted)), key=version_key)
-    return fitting[::-1] if wanted else sorted(reversed(fitting), key=lambda one: not version_key(one)[3])
+    if wanted:
+        return fitting[::-1]
+    return sorted(reversed(fitting), key=lambda version: version_key(version)[3], reverse=True)
 
 
 def check_mlstack(wanted: str, *, what: str, where: str) -> None:

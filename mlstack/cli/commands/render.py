@@ -62,8 +62,8 @@ def render(
         private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
         delete=stale,
     )
-    gone = f", {len(stale)} of what is gone removed: {listed(list(map(str, stale)))}" if stale else ""
-    say(*(f"note: {note}" for note in state.notes), f"{len(files)} files in {out}{gone}")
+    gone = f"; removed what is gone: {listed(list(map(str, stale)))}" if stale else ""
+    say(*(f"note: {note}" for note in state.notes), f"objects written to {out}: {len(files)}{gone}")
     return 0
 
 

@@ -37,7 +37,7 @@ def test_files_of_what_is_gone_go_from_a_folder(run: Runner, tmp_path: Path) -> 
     run.play(f"generate web more --image nginx\ncomponent rm back\nrender gke --out {out}\ncomponent rm more")
     assert read_tree(out).items() > others.items()
     assert "removed" not in run(f"render gke -c shop.front --out {out}").err
-    assert f"2 files in {out}, 1 of what is gone removed: " in run(f"render gke --out {out}").err
+    assert f"objects written to {out}: 2; removed what is gone: {out}" in run(f"render gke --out {out}").err
     assert read_tree(out).keys() == {*others, *(f"shop.front/{kind}_default_front.yaml" for kind in KINDS)}
 
 
