@@ -56,8 +56,7 @@ def split_address(address: str) -> tuple[str, str]:
 
 def repository_of(path: str, name: str) -> str:
     """Give where something lies below a path: `PATH/NAME`, or the path where that ends in the name."""
-    is_own = path.rpartition("/")[2] == name
-    return path if is_own else f"{path}/{name}".removeprefix("/")
+    return path if path.rpartition("/")[2] == name else f"{path}/{name}".removeprefix("/")
 
 
 class UnauthorizedError(RegistryError):

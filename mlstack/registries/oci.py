@@ -288,6 +288,7 @@ class Repository(Record):
         if key:
             sign_artifact(key, f"{self.shown(name)}@{manifest_digest}")
         is_entered = self._enter(entry_of(name, files, manifest_digest, signature))
+        disk_cache.of_user(os.environ).put(f"oci index {self.host}/{self.path}", b"")  # it is asked for anew
         return Published(manifest_digest, is_new=before is None or is_entered)
 
     def _push(self, name: str, tag: str, data: bytes, kind: str, facts: Mapping[str, str]) -> str:

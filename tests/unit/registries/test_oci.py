@@ -189,6 +189,8 @@ def test_what_was_had_is_not_asked_for_again(fake: FakeRegistry) -> None:
     fake.requests.clear()
     assert opened(fake.host).fetch("jobs") == as_files(JOBS)
     assert fake.requests == []
+    publish(fake.host, as_files(next_jobs()))
+    assert opened(fake.host).index.package("jobs").newest.version == "0.10.0"
 
 
 def test_a_registry_that_is_away_is_the_one_that_was_asked_last(
