@@ -456,8 +456,8 @@ class Vendor:
 
     def prototypes(self) -> tuple[Prototype, ...]:
         """Give all prototypes of installed packages, by full name."""
-        every = (prototype for package in self.packages() for prototype in package.prototypes.values())
-        return tuple(sorted(every, key=lambda each: (each.full_name, each.version)))
+        prototypes = (prototype for package in self.packages() for prototype in package.prototypes.values())
+        return tuple(sorted(prototypes, key=lambda prototype: (prototype.full_name, prototype.version)))
 
     def declared_params(self) -> dict[str, Param]:
         """Give every spelling that an installed prototype declares, with the first declaration of it."""

@@ -210,7 +210,7 @@ class AppReader:
         """Refuse values that an environment has for a component without parameters."""
         message, hint = _no_params(component)
         chain = self.environment_chain(environment if environment in self.environment_names else None)
-        for layer in (layer for each in chain for layer in each.for_component(component.full_name)):
+        for layer in (layer for level in chain for layer in level.for_component(component.full_name)):
             for name in layer.values:
                 raise ConfigError(message, where=str(layer.origins.get((name,), layer.kind)), hint=hint)
 

@@ -112,13 +112,13 @@ class Metrics:
         self._own["pass_seconds"].observe(seconds)
         self._own["plan_seconds"].observe(done.plan_s)
         self._own["trainer_deletions"].inc(sum(action.stops == "trainer" for action in done.taken))
-        told = {action.job for action in done.taken if action.verb == "status"}  # the cluster took it
+        written = {action.job for action in done.taken if action.verb == "status"}  # the cluster took it
         for key, until, waited_s in done.waits:
-            if key in told:
+            if key in written:
                 self._own["wait_seconds"].labels(until).observe(waited_s)
         for job in done.snapshot.jobs:
             decision = _decision(done, job)
-            if job.key in told and decision.target != job.target:
+            if job.key in written and decision.target != job.target:
                 direction = "up" if decision.target > job.target else "down"
                 self._own["scale_operations"].labels(direction, decision.reasons[0].cause).inc()
 

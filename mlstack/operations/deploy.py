@@ -82,8 +82,9 @@ def plan_apply(
     """
     source = None if options.dry_run else prefetch(partial(guard.git_state, target.app.root))
     resolved = resolve(target, opener)
-    there = [plan.resolved for plan in before if not guard.differ(plan.resolved.identity, resolved.identity)]
-    brought = tuple(kind for one in there for obj in one.state.objects for kind in kinds_of_crd(obj.data))
+    same_cluster = [plan for plan in before if not guard.differ(plan.resolved.identity, resolved.identity)]
+    objects = (obj for plan in same_cluster for obj in plan.resolved.state.objects)
+    brought = tuple(kind for obj in objects for kind in kinds_of_crd(obj.data))
     return _of_source(_with_room(_plan(replace(resolved, brought=brought), options)), source)
 
 

@@ -126,7 +126,7 @@ def read_marks(text: str, *, source: str) -> list[Mark]:
     """Give the places of everything in a text, in order, for edits that keep all other bytes."""
     skipped = 1 if text.startswith("\ufeff") else 0
     objects = _read_json(text[skipped:], source, False) if text[skipped:].lstrip()[:1] == "{" else None
-    starts = [skipped + one.start for one in objects or ()] or [skipped]
+    starts = [skipped + document.start for document in objects or ()] or [skipped]
     marks: list[Mark] = []
     for start, end in pairwise([*starts, len(text)]):
         events = _Events(text[start:end], source)
