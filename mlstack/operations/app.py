@@ -416,8 +416,7 @@ def override_environment(
     app: AppDir, name: str, changes: Mapping[str, Any], *, kubeconfig: Kubeconfig | None = None
 ) -> EnvironmentChanged:
     """Set what whoever works here has otherwise about an environment; the shared files stay as they are."""
-    allowed = ("context", "namespace")
-    others = [key for key in changes if key not in allowed]
+    others = [key for key in changes if key not in ("context", "namespace")]
     if others or not changes:
         what = f"`{others[0]}` is the same for everybody" if others else "what is to be otherwise?"
         raise UsageError(what, hint=f"mlstack env set {name} --override --context CONTEXT -n NAMESPACE")

@@ -451,8 +451,7 @@ def _helm_values(request: HelmRequest, environment: str) -> dict[str, Any]:
     values: Any = {}
     for owner, file in request.values:
         if owner in ("", environment):
-            layer = components.read_values(file).globals
-            values = params.overlaid(values, layer.values)
+            values = params.overlaid(values, components.read_values(file).globals.values)
     for text in request.sets:
         option = components.parse_set(text)
         value: Any = params.parse_text(None, option.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import field
 from functools import reduce
@@ -41,8 +42,6 @@ from mlstack.yaml.write import same
 
 if TYPE_CHECKING:
     from mlstack.app.components import Overrides
-
-ENVIRONMENT_LAYERS = ("environment globals", "environment")
 
 
 class ParamChanged(Record):
@@ -142,14 +141,19 @@ def set_param(
 
 
 def _notes(app: AppDir, place: ParamScope, param: Param) -> Iterator[str]:
-    """Tell that a parameter is deprecated, and in which environments what a component has does not count."""
+    """Tell that a parameter is deprecated, and in which environments another value counts."""
     if param.deprecated:
         yield f"`{param.name}` is deprecated: {param.deprecated}"
-    if place.kind == "component":
-        component = app.component_with_params(place.component or "")
-        for environment in app.environment_names:
+    if place.component is None or place.personal:
+        return
+    component = app.component_with_params(place.component)
+    for environment in (place.environment,) if place.environment else app.environment_names:
+        later = (layout.encrypted_params_file(environment), layout.OVERRIDES)
+        with suppress(ParamError):  # it may be what is being mended
             setting = app.resolve(component, environment).setting(param.name)
-            if setting is not None and setting.layer in ENVIRONMENT_LAYERS:
+            if setting is None or not setting.layer.startswith("environment"):
+                continue
+            if place.environment is None or setting.origin.file in later:
                 yield f"in `{environment}` another value counts ({setting.origin})"
 
 

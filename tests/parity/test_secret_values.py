@@ -128,6 +128,10 @@ def test_an_encrypted_file_of_an_environment_is_read_when_rendering(
     file = app / "environments/gke/params.sops.yaml"
     encrypt(sops, file, f"globals:\n  token: lower\ncomponents:\n  web:\n    token: {SECRET}\n")
     assert rendered(run) == SECRET
+    assert (
+        "in `gke` another value counts (environments/gke/params.sops.yaml:"
+        in run(f"param set --env gke web token {KEPT}").err
+    )
     for line in (
         "param list web --env gke",
         "param list --own --env gke",
