@@ -102,7 +102,7 @@ def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]
     """Make an app directory with all shipped packages installed: links to them, so leave `vendor/` alone.
 
     Args:
-        root: must not exist.
+        root: if it was written before, these components come in place of those of their names.
         components: name → full name of the prototype and parameters.
     """
     locked = []
@@ -114,7 +114,8 @@ def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]
             source="bundled",
         )
         (root / package.folder).parent.mkdir(parents=True, exist_ok=True)
-        (root / package.folder).symlink_to(files.folder("prototypes") / name)
+        if not (root / package.folder).is_symlink():
+            (root / package.folder).symlink_to(files.folder("prototypes") / name)
         locked.append(package)
     (root / "mlstack.lock").write_bytes(app_dir.write_lock(Lock(registries=(), packages=tuple(locked))))
     _write(root / "app.yaml", "App", name="demo")
@@ -125,7 +126,7 @@ def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]
     )
     for preset in files.presets():
         place = root / "environments" / preset
-        shutil.copytree(files.folder("environments") / preset, place)
+        shutil.copytree(files.folder("environments") / preset, place, dirs_exist_ok=True)
         _write(place / "environment.yaml", "Environment", context=preset, namespace="default")
     return AppDir(root, store=STORE)
 
@@ -142,15 +143,9 @@ def shipped_app(root: Path) -> AppDir:
     )
 
 
-def app_of_examples(root: Path) -> AppDir:
-    """Make an app directory in which every example is a component for whatever namespace is asked for."""
-    free = {case: {k: v for k, v in case.example.params.items() if k != "namespace"} for case in cases()}
-    return write_app(root, {case.component: (case.prototype.full_name, free[case]) for case in cases()})
-
-
-def render(app: AppDir, case: Case, *, namespace: str = "") -> DesiredState:
-    """Render one example of `shipped_app`, or of `app_of_examples` for a namespace."""
-    place = namespace or case.example.namespace or None
+def render(app: AppDir, case: Case) -> DesiredState:
+    """Render one example of `shipped_app`."""
+    place = case.example.namespace or None
     return desired.load(app, case.environment, components=[case.component], namespace=place)
 
 
