@@ -80,12 +80,15 @@ class Hub:
         (self._directory / "wrapper.json").write_text(json.dumps(settings))
         wrapper = self._directory / "wrapper.py"
         wrapper.write_text(_WRAPPER.read_text())
+        # Its parser, made anew in every process, took half of a hub's start; nobody asks for it here.
+        (self._directory / "rfc3987_syntax.py").write_text("raise ImportError")
         login = cluster.write_kubeconfig(self._directory / "kubeconfig", user, namespace=namespace)
         variables = {
             **(env or {}),
             "CONFIGPROXY_AUTH_TOKEN": _PROXY_TOKEN,
             "KUBECONFIG": str(login),
             "POD_NAMESPACE": namespace,
+            "PYTHONPYCACHEPREFIX": "",  # its packages are compiled where they lie
         }
         self._proxy = Program(
             "proxy",
