@@ -204,8 +204,7 @@ def add_environment(
     if (namespace := place.namespace) is not None:
         check_namespace(namespace)
     with app.locked():
-        parent = app.environment(extends) if extends is not None else None
-        chosen = _chosen_context(place, parent, kubeconfig)
+        chosen = _chosen_context(place, app.environment(extends) if extends is not None else None, kubeconfig)
         folder = files.preset(name) if use_preset else None
         preset = read_preset(folder) if folder is not None else None
         usual = chosen.namespace if chosen is not None else "default"  # leaves it to what is extended

@@ -78,9 +78,19 @@ def import_manifests(app: AppDir, request: ManifestsRequest) -> Imported:
         plan = templates.as_prototypes(plan, component_name(name.replace(".", "-")).lower())
     proved = plan if request.environments else replace(plan, environments=(everywhere,))
     proofs = prove(objects, proved, compared, None) if compared else []
+    plan = replace(plan, notes=(*plan.notes, *_elsewhere(app, plan)))
     with app.locked():
         written = write_plan(app, plan, replace=request.replace)
     return replace(written, environments=tuple(proofs), summary=summary(proofs, ()) if proofs else "")
+
+
+def _elsewhere(app: AppDir | Path, plan: ImportPlan) -> list[str]:
+    """Tell which other environments deploy too what is imported for some, as they name no targets."""
+    own, new = {place.name for place in plan.environments}, [f"`{row.name}`" for row in plan.components]
+    places = app.environments() if own and isinstance(app, AppDir) else ()
+    others = [place.name for place in places if not place.targets and place.name not in own]
+    what = f"deploys {', '.join(new)} too: mlstack env targets"
+    return [f"`{name}` {what} {name} NAME chooses" for name in others]
 
 
 def _read_manifests(
@@ -121,13 +131,7 @@ def _with_environments(
         # Its text stays, with its comments, where it says what is to be deployed.
         text = texts.get(component.name)
         kept.append(text if text and same([*text.objects], [*component.objects]) else component)
-    deployed = {name for place in plan.environments if place.name == _BASE for name in place.targets}
     placed = tuple(place for place in plan.environments if place.name != _BASE)
-    others = [name for name in app.environment_names if name not in own]
-    if deployed and others:
-        extra = ", ".join(sorted({component.name for component in kept} - deployed))
-        too = f"{', '.join(others)} deploys it too without `targets`"
-        notes.append(f"{extra}: only for the environments that have it; {too}")
     plan = replace(
         plan, components=tuple(kept), environments=placed, notes=tuple(dict.fromkeys([*notes, *plan.notes]))
     )
@@ -184,7 +188,7 @@ def import_ksonnet(
         folder="" if isinstance(target, AppDir) else str(target),
         environments=tuple(proofs),
         failures=tuple(failures),
-        notes=tuple(notes),
+        notes=(*notes, *_elsewhere(target, plan)),
         summary=summary(proofs, failures),
     )
 
@@ -309,8 +313,7 @@ def _component_files(
     fits = {env: convert.fitting(prototype, known[3], stem, own) for env, own in values.items()}
     base, *others = [fit for fit, _ in fits.values()] or [{}]
     content = {"apiVersion": API_VERSION, "kind": "Component", "prototype": prototype.full_name}
-    file = app.component_files[name][0]
-    files = {file: write.to_yaml({**content, **({"params": base} if base else {})})}
+    files = {app.component_files[name][0]: write.to_yaml(content | ({"params": base} if base else {}))}
     for env, fit in zip([*fits][1:], others, strict=True):
         own = {key: value for key, value in fit.items() if base.get(key) != value}
         own |= {key: None for key in base if key not in fit}
@@ -486,11 +489,9 @@ def _import_objects(
     is_all = not set(app.component_files) - {full_name}
     plan, refused = plan_variants(named, compared, sources={full_name: source}, all_targets=is_all)
     proofs = prove(named, plan, compared, request.keep_proof)
-    own = {place.name for place in plan.environments}
-    others = [place.name for place in app.environments() if not place.targets and place.name not in own]
-    too = [f"`{name}` deploys `{full_name}` too: mlstack env targets {name} NAME chooses" for name in others]
     if not places:
-        plan, too = replace(plan, environments=(), patches={}), []
+        plan = replace(plan, environments=(), patches={})
+    too = _elsewhere(app, plan)
     with app.locked():
         written = write_plan(app, plan, replace=request.replace)
     return replace(

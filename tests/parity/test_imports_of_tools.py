@@ -176,7 +176,7 @@ def test_c25_overlays_become_environments(run: Runner, app: Path, tmp_path: Path
     ran = run("import kustomize ../manifests --name web -o json")
     assert ran.code == 0, ran.err
     assert ran.json["summary"] == "3 of 3 objects equal"
-    assert "`test` deploys `web` too: mlstack env targets test NAME chooses" in ran.json["notes"]
+    assert "`test` deploys `web`, `web-prod` too: mlstack env targets test NAME chooses" in ran.json["notes"]
     assert not any("idle" in note for note in ran.json["notes"])
     for environment in ("dev", "prod"):
         assert rendered(run, environment) == built(folder / "overlays" / environment)

@@ -269,8 +269,10 @@ def test_an_app_that_is_there_takes_the_components(
     run("init mine")
     monkeypatch.chdir(tmp_path / "mine")
     write_app(tmp_path / "old", FILES, params=WEB)
+    run.ok("env add staging --no-preset")
     ran = run("import ksonnet-app ../old")
     assert ran.code == 0, ran.err
+    assert "note: `staging` deploys `web` too: mlstack env targets staging NAME chooses" in ran.err
     again = run("import ksonnet-app ../old")
     assert (again.code, "there is a component `web` already" in again.err) == (2, True)
     assert run("import ksonnet-app ../old --force").code == 0
