@@ -34,6 +34,7 @@ def backoff(first_s: float, longest_s: float) -> Iterator[float]:
         pause_s = min(pause_s * 2, longest_s)
 
 
+@lru_cache(maxsize=1024)
 def timestamp(seconds: float) -> str:
     """Write a time since 1970 as people and Kubernetes do, in UTC: `2026-11-22T02:25:46Z`."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

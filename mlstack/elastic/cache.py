@@ -351,7 +351,8 @@ class _SnapshotBuilder:
             asked = last.requests if last else tried.get(role.role, role.requests)
             # Ports of the node, unlike what containers request, may have been changed in the job since.
             admitted = {name: n for name, n in asked.items() if not resources.is_host_port(name)}
-            roles.append(replace(role, requests={**role.requests, **admitted}))
+            is_written = admitted.items() <= role.requests.items()
+            roles.append(role if is_written else replace(role, requests={**role.requests, **admitted}))
         return replace(job, trainer=roles[0], servers=tuple(roles[1:]))
 
     def build(self, moves_ms: tuple[int, ...]) -> Snapshot:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -14,13 +15,14 @@ from mlstack.elastic import facts
 from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.kube.client import WatchEvent
 from mlstack.objects import resources
-from mlstack.objects.resources import NodePlace, is_eligible
+from mlstack.objects.resources import is_eligible
 from mlstack.simulator import engine
 from mlstack.simulator.engine import ENDED, Callback, Kernel, SimulatedStore
 from mlstack.testing.store import Obj
 
-# Weight of preferred node affinity beside the score of the room, as in the default profile.
-_AFFINITY_WEIGHT = 2
+# Weight of preferred node affinity beside the score of the room, in percent, as in the default profile.
+_AFFINITY_WEIGHT = 200
+_EVERY_TAINT = [{"operator": "Exists"}]  # tolerated: taints do not count for what a pod prefers
 
 
 class SchedulerSettings(Record):
@@ -126,11 +128,6 @@ class _Free(dict[str, int]):
     def __missing__(self, resource: str) -> int:
         return int(resources.is_host_port(resource))
 
-    def shift(self, pod: PodFacts, sign: int) -> None:
-        """Give room back that a pod held (1), or take it (-1)."""
-        for name, amount in pod.requests.items():
-            self[name] += sign * amount
-
 
 class SchedulerNode:
     """One node and what its pods hold, as the scheduler counts it."""
@@ -138,34 +135,45 @@ class SchedulerNode:
     def __init__(self, node: NodeFacts, pods: dict[str, PodFacts]) -> None:
         self.place, self.takes_pods, self.allocatable = node.place, node.takes_pods, node.allocatable
         self.free = _Free(node.allocatable)
+        self._scores: dict[
+            tuple[tuple[str, int], ...], int | None
+        ] = {}  # by requests, until its room changes
         self.pods = pods  # that hold room, by UID
         for pod in pods.values():
-            self.free.shift(pod, -1)
+            self._shift(pod, -1)
+
+    def _shift(self, pod: PodFacts, sign: int) -> None:
+        """Give room back that a pod held (1), or take it (-1)."""
+        for name, amount in pod.requests.items():
+            self.free[name] += sign * amount
+        self._scores.clear()
 
     def add(self, pod: PodFacts) -> None:
         """Hold room for a pod; once, however often it is told."""
         if pod.uid not in self.pods:
-            self.free.shift(pod, -1)
+            self._shift(pod, -1)
         self.pods[pod.uid] = pod
 
     def drop(self, uid: str) -> None:
         """Give back what a pod held."""
         if (pod := self.pods.pop(uid, None)) is not None:
-            self.free.shift(pod, 1)
+            self._shift(pod, 1)
 
     def fits(self, requests: Mapping[str, int], more: Mapping[str, int] | None = None) -> bool:
         """Tell whether there is room, `more` free than it looks."""
         free, more = self.free, more or {}
         return all([free[name] + more.get(name, 0) >= amount for name, amount in requests.items()])
 
-    def score(self, requests: Mapping[str, int], scoring: str) -> int:
-        """Give how good the node is for a pod, 0 to 100, as NodeResourcesFit has it."""
-        total = 0
-        for name in ("cpu", "memory"):
-            if whole := self.allocatable.get(name, 0):
-                left = max(0, self.free[name] - requests.get(name, 0)) * 100 // whole
-                total += left if scoring == "least-allocated" else 100 - left
-        return total // 2
+    def score(self, requests: tuple[tuple[str, int], ...], scoring: str) -> int | None:
+        """Give how good the node is for a pod, 0 to 100, as NodeResourcesFit has it, None without room."""
+        if requests not in self._scores:
+            asked, rates = dict(requests), [0]
+            for name in ("cpu", "memory"):
+                if whole := self.allocatable.get(name, 0):
+                    left = max(0, self.free[name] - asked.get(name, 0)) * 100 // whole
+                    rates.append(left if scoring == "least-allocated" else 100 - left)
+            self._scores[requests] = sum(rates) // 2 if self.fits(asked) else None
+        return self._scores[requests]
 
 
 # --- preemption, as DefaultPreemption without extenders: see "Pod Priority and Preemption" ---
@@ -258,7 +266,7 @@ class Scheduler:
         self._nominated: dict[str, tuple[str, PodFacts]] = {}
         self._hopeless: set[tuple[object, ...]] = set()  # shapes of pods for which no node was found
         self._is_busy = False
-        self._eligible: Callable[[str], frozenset[str] | None] | None = None
+        self._eligible: dict[str, list[SchedulerNode]] = {}  # by shape of a pod, until nodes change
         self._queue = SchedulingQueue(store.kernel, self._wake, settings)
         store.watch(["Pod", "Node"], self._hear, name="scheduler")
 
@@ -286,7 +294,7 @@ class Scheduler:
             self._nodes.pop(node.place.name, None)
         else:
             self._nodes[node.place.name] = SchedulerNode(node, self._held[node.place.name])
-        self._eligible = None
+        self._eligible.clear()
         self._retry_all()
 
     def _assume(self, pod: PodFacts, node: str) -> None:
@@ -322,27 +330,28 @@ class Scheduler:
             self._queue.drop(pod.uid)
             pause_ms = 0
         elif nodes := self._fitting(pod):
-            self._bind(live, pod, self._best(live, pod, nodes).place.name)
+            self._bind(live, pod, self._best(live, nodes).place.name)
             pause_ms = 1000 // self._settings.bind_rate
         else:
             self._queue.fail(queued)
             self._set_unschedulable(live, self._preempt(live, pod))
         self._kernel.after(pause_ms, self._schedule_one)
 
-    def _filter(self, pod: PodFacts) -> Iterator[SchedulerNode]:
-        if self._eligible is None:
-            self._eligible = facts.eligible(node.place for node in self._nodes.values() if node.takes_pods)
-        names = self._eligible(pod.shape)
-        for name, node in self._nodes.items():
-            if node.takes_pods and (names is None or name in names):
-                yield node
+    def _filter(self, shape: str) -> list[SchedulerNode]:
+        """Give the nodes that pods of a shape may go to, room aside."""
+        if shape not in self._eligible:
+            spec, nodes = json.loads(shape), self._nodes.values()
+            self._eligible[shape] = [n for n in nodes if n.takes_pods and is_eligible(spec, n.place)]
+        return self._eligible[shape]
 
-    def _fitting(self, pod: PodFacts) -> list[SchedulerNode]:
-        """Give the nodes that have room beside what they keep for nominated pods."""
-        nodes = [node for node in self._filter(pod) if node.fits(pod.requests)]
+    def _fitting(self, pod: PodFacts) -> list[tuple[int, SchedulerNode]]:
+        """Give the nodes that have room beside what they keep for nominated pods, with their scores."""
+        requests, scoring = tuple(pod.requests.items()), self._settings.scoring
+        scored = [(node.score(requests, scoring), node) for node in self._filter(pod.shape)]
+        nodes = [(score, node) for score, node in scored if score is not None]
         for name, reserved in self._reserved(pod).items() if nodes else ():
             less = {resource: -amount for resource, amount in reserved.items()}
-            nodes = [node for node in nodes if node.place.name != name or node.fits(pod.requests, less)]
+            nodes = [row for row in nodes if row[1].place.name != name or row[1].fits(pod.requests, less)]
         return nodes
 
     def _reserved(self, pod: PodFacts) -> dict[str, dict[str, int]]:
@@ -353,15 +362,15 @@ class Scheduler:
                 reserved[name] = resources.total(reserved.get(name, {}), other.requests)
         return reserved
 
-    def _best(self, live: Mapping[str, Any], pod: PodFacts, nodes: list[SchedulerNode]) -> SchedulerNode:
+    def _best(self, live: Mapping[str, Any], rows: list[tuple[int, SchedulerNode]]) -> SchedulerNode:
         node_affinity = (live["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-        affinity = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution")
-        weights = [_affinity(affinity, node.place) for node in nodes] if affinity else [0] * len(nodes)
-        most = max(weights) or 1
-        scored = [
-            (node.score(pod.requests, self._settings.scoring) + _AFFINITY_WEIGHT * 100 * weight // most, node)
-            for node, weight in zip(nodes, weights, strict=True)
-        ]
+        weights = Counter[str]()
+        for term in node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            wish = {"required": {"nodeSelectorTerms": [term["preference"]]}, "tolerations": _EVERY_TAINT}
+            for node in self._filter(json.dumps(wish)):
+                weights[node.place.name] += int(term["weight"])
+        most = max(weights[node.place.name] for _, node in rows) or 1
+        scored = [(score + _AFFINITY_WEIGHT * weights[node.place.name] // most, node) for score, node in rows]
         best = max(score for score, _ in scored)
         return self._chance.choice([node for score, node in scored if score == best])
 
@@ -392,7 +401,7 @@ class Scheduler:
         budgets, reserved = disruption_budgets(self._store), self._reserved(pod)
         candidates = [
             candidate
-            for node in self._filter(pod)
+            for node in self._filter(pod.shape)
             if (candidate := find_victims(pod, node, reserved.get(node.place.name, {}), budgets))
         ]
         if not candidates:
@@ -420,16 +429,6 @@ class Scheduler:
 def _shape(pod: PodFacts) -> tuple[object, ...]:
     """Give what decides whether a pod finds a node: equal for pods that fare alike."""
     return (pod.shape, pod.priority, tuple(sorted(pod.requests.items())))
-
-
-def _affinity(terms: Iterable[Mapping[str, Any]], place: NodePlace) -> int:
-    """Give the weight of the preferred node affinity that a node meets; taints do not count."""
-    untainted = NodePlace(place.name, place.labels)
-    return sum(
-        int(term["weight"])
-        for term in terms
-        if is_eligible({"required": {"nodeSelectorTerms": [term["preference"]]}}, untainted)
-    )
 
 
 # --- controllers of workloads and garbage ---

@@ -38,7 +38,7 @@ class Kernel:
     @property
     def timestamp(self) -> str:
         """Write the time as the API server does."""
-        return timestamp(self.now_ms / 1000)
+        return timestamp(self.now_ms // 1000)
 
     def generator(self, name: str) -> Random:
         """Give a generator of its own for a part of the simulator: its draws disturb no other part's."""
