@@ -27,15 +27,24 @@ from tests.support.tools import tool
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make two pairs of keys, once: their passwords are made slow to guess."""
+    folder = tmp_path_factory.mktemp("pairs")
+    for name in ("ours", "theirs"):
+        (folder / name).mkdir()
+        command = ["env", "COSIGN_PASSWORD=", str(tool("cosign")), "generate-key-pair"]
+        programs.run(command, cwd=folder / name)
+    return folder
+
+
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pairs: Path) -> Iterator[str]:
     """A real registry; beside it two pairs of keys, and the package `common` in a folder."""
     monkeypatch.setenv("PATH", f"{tool('cosign').parent}:/usr/bin:/bin")
     monkeypatch.setenv("COSIGN_PASSWORD", "")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # nothing leaves the machine
-    for name in ("ours", "theirs"):
-        (tmp_path / name).mkdir()
-        programs.run(["cosign", "generate-key-pair"], cwd=tmp_path / name)
+    shutil.copytree(pairs, tmp_path, dirs_exist_ok=True)
     write_tree(tmp_path, {f"common/{path}": text for path, text in COMMON.items()})
     (tmp_path / "server").mkdir()
     with real_registry(tmp_path / "server") as host:
