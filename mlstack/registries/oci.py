@@ -104,7 +104,7 @@ class OciRegistry:
         text, note = self.place.index(fresh=self._fresh)
         if text is None:
             message = f"no registry at `{self._ref.address}`: nothing was published there"
-            hint = f"mlstack pkg publish DIR {self._ref.address}, or add a package: oci://HOST/PATH/NAME"
+            hint = f"mlstack pkg publish DIR {self._ref.address}; charts: --type helm; one package: oci://HOST/PATH/NAME"
             raise RegistryError(message, hint=hint)
         if text == UNLISTED:
             note = note or f"{self.place.host} lists neither packages nor repositories: name packages"

@@ -164,7 +164,9 @@ def test_nothing_published_is_told(fake: FakeRegistry) -> None:
     fake.fault = catalog(Reply(body=b'{"repositories": []}'))
     with pytest.raises(RegistryError, match="nothing was published there") as caught:
         assert opened(fake.host).index
-    assert str(caught.value.hint).startswith(f"mlstack pkg publish DIR oci://{fake.host}/ml, or ")
+    assert str(caught.value.hint).startswith(
+        f"mlstack pkg publish DIR oci://{fake.host}/ml; charts: --type helm"
+    )
 
 
 @pytest.mark.parametrize("address", ["oci://", "oci://u:p@host/x", "oci://host:x/y", "oci://ho st/y"])
