@@ -489,8 +489,7 @@ def _diff_object(context: DiffContext, manifest: KubeObject) -> Change:
         return _creation(context, manifest, reachable=reachable, notes=notes)
     if is_ending:
         reason = "once the old one, which is being deleted, is gone"
-        uid = live["metadata"]["uid"]
-        return _creation(context, manifest, reachable=True, live_uid=uid, reason=reason)
+        return _creation(context, manifest, reachable=True, live_uid=live["metadata"]["uid"], reason=reason)
     if context.is_as_left(manifest, live) and not is_meddled(context, manifest, live):
         return _unchanged(context, manifest, live)
     from mlstack.deploy.object_diff import diff_live

@@ -81,8 +81,7 @@ class ImportPlan(Record):
 
 def component_name(text: str) -> str:
     """Give the name for a component that comes nearest to a text."""
-    plain = re.sub(r"[^a-zA-Z0-9_-]+", "-", text)[:MAX_NAME].strip("-_")
-    return plain or "imported"
+    return re.sub(r"[^a-zA-Z0-9_-]+", "-", text)[:MAX_NAME].strip("-_") or "imported"
 
 
 def generated_name(data: Any) -> str:
