@@ -21,6 +21,12 @@ from tests.support.training_operator import TrainingOperator
 from tests.support.troubled import Troubled
 
 _NUMBERS = count(1)
+_AT_WORK = {  # what runs or lets others run, and what a search in all namespaces would find
+    "api/v1": ("pods", "persistentvolumeclaims", "configmaps", "secrets"),
+    "apis/apps/v1": ("deployments", "statefulsets", "daemonsets", "replicasets"),
+    "apis/batch/v1": ("jobs", "cronjobs"),
+    "apis/autoscaling/v2": ("horizontalpodautoscalers",),
+}
 
 
 class StartOperator(Protocol):
@@ -99,8 +105,8 @@ def gke(control_plane: ControlPlane) -> TestCluster:
 def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace of this test alone, in the clusters it uses.
 
-    Its end, which is a hundred requests, is asked for and not waited for; where a module says `NOTHING_RUNS`
-    in its namespaces, they stay.
+    It stays, since its end would be a hundred requests; what works in it goes, which is not waited for,
+    unless the module says `NOTHING_RUNS`.
     """
     name = f"test-{next(_NUMBERS)}"
     clusters = control_plane.clusters
@@ -111,8 +117,10 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
         cluster.wait_for_service_account(name)
     yield name
     for cluster in () if hasattr(request.module, "NOTHING_RUNS") else clusters.values():
-        if cluster.find(f"/api/v1/namespaces/{name}"):
-            cluster.request("DELETE", f"/api/v1/namespaces/{name}")
+        for group, kinds in _AT_WORK.items() if cluster.find(f"/api/v1/namespaces/{name}") else ():
+            for kind in kinds:
+                path = f"/{group}/namespaces/{name}/{kind}?propagationPolicy=Background"
+                cluster.request("DELETE", path)
 
 
 @pytest.fixture

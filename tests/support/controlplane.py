@@ -4,7 +4,7 @@ What a test gets (fixtures of `tests/cluster/conftest.py`):
 
     control_plane   ControlPlane: both clusters; one for the whole run
     minikube, gke   TestCluster: one node without GPUs; three nodes with two GPUs each
-    namespace       str: a fresh namespace in the clusters that the test asks for, deleted afterwards
+    namespace       str: a fresh namespace in the clusters that the test asks for, emptied afterwards
     kubeconfig      Path: this test's own, contexts `minikube` (current) and `gke`; $KUBECONFIG
     training_operator   function: start the real operator, `training_operator(gke, "tfjob")`, CRDs being there
     start_hub       function: start a real JupyterHub, `start_hub(gke, config_file, namespace=namespace)`
