@@ -135,9 +135,8 @@ class SchedulerNode:
     def __init__(self, node: NodeFacts, pods: dict[str, PodFacts]) -> None:
         self.place, self.takes_pods, self.allocatable = node.place, node.takes_pods, node.allocatable
         self.free = _Free(node.allocatable)
-        self._scores: dict[
-            tuple[tuple[str, int], ...], int | None
-        ] = {}  # by requests, until its room changes
+        # By what is requested, until the room changes.
+        self._scores: dict[tuple[tuple[str, int], ...], int | None] = {}
         self.pods = pods  # that hold room, by UID
         for pod in pods.values():
             self._shift(pod, -1)

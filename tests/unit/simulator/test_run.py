@@ -139,7 +139,7 @@ def test_rigid_jobs_keep_what_they_are_created_with() -> None:
 def test_a_hundred_jobs_on_five_hundred_nodes_are_whole_and_break_no_law() -> None:
     background = {"background": {"cpu": "380m"}}
     data = {
-        "seconds": 130,
+        "seconds": 140,
         "nodes": [
             {"name": f"c{cores}", "count": count, "cpu": cores, "memory": f"{4 * cores}Gi", **background}
             for cores, count in {12: 260, 24: 225, 20: 15}.items()
@@ -152,13 +152,13 @@ def test_a_hundred_jobs_on_five_hundred_nodes_are_whole_and_break_no_law() -> No
             }
         ],
         "services": [{"name": "web", "replicas": 300, "cpu": 3}],
-        "events": [{"at": 80, "what": "scale", "name": "web", "count": 450}],
+        "events": [{"at": 80, "what": "scale", "name": "web", "count": 600}],
         "scheduler": {"bindRate": 300},
     }
     outcome = simulate(scenario.read(data, where="large.yaml"))
     last = outcome.samples[-1]
     assert outcome.violations == ()
-    assert (last.complete, last.services[0].running) == (100, 450)
+    assert (last.complete, last.services[0].running) == (100, 600)
     assert measures.percentile(gang_waits(outcome), 95) <= 25
 
 
