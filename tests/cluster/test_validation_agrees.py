@@ -1,6 +1,6 @@
 """What `validate` says offline is what a real API server says of the same object.
 
-Neither says a thing of the shipped examples: `test_prototypes` here and in `tests/golden` hold that.
+Neither says a thing of the shipped examples: `test_apply_prototypes` and `tests/golden` hold that.
 """
 
 from __future__ import annotations
