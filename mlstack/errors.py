@@ -57,7 +57,8 @@ class MlstackError(Exception):
 
     def messages(self) -> tuple[str, ...]:
         """Give what a person reads: `error: … (where)`, then `hint: …` if there is one."""
-        headline = f"error: {self.message}" + (f" ({self.where})" if self.where else "")
+        location = f" ({self.where})" if self.where else ""
+        headline = f"error: {self.message}{location}"
         return (headline, f"hint: {self.hint}") if self.hint else (headline,)
 
     def describe(self) -> str:
@@ -111,8 +112,9 @@ class NotFoundError(MlstackError):
     def __init__(
         self, message: str, *, near: str | None = None, where: str | None = None, hint: str | None = None
     ) -> None:
-        meant = f"did you mean `{near}`?" if near is not None else None
-        super().__init__(message, where=where, hint=meant if hint is None else hint)
+        if hint is None and near is not None:
+            hint = f"did you mean `{near}`?"
+        super().__init__(message, where=where, hint=hint)
         self.near = near
 
 

@@ -349,11 +349,12 @@ def placed(
 ) -> tuple[KubeObject, ...]:
     """Take the namespace off objects of a cluster-scoped kind of the server, or that is `brought` there."""
     local_kinds = Kinds.builtin().with_crds(obj.data for obj in manifests)
-    objects = []
+    objects, served = list[KubeObject](), None
     for obj in manifests:
         kind = None
         if not local_kinds.lookup(obj.api_version, obj.kind):
-            kind = Kinds((*cluster.kinds(), *brought)).lookup(obj.api_version, obj.kind)
+            served = served or Kinds((*cluster.kinds(), *brought))
+            kind = served.lookup(obj.api_version, obj.kind)
         if kind is not None and not kind.namespaced:
             metadata = {key: value for key, value in obj.metadata.items() if key != "namespace"}
             obj = obj.with_data({**obj.data, "metadata": metadata})

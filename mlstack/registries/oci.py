@@ -220,12 +220,16 @@ class Repository(Record):
             cache.put(f"oci blob {blob}", data)
         return data
 
+    @property
+    def _index_key(self) -> str:
+        return f"oci index {self.host}/{self.path}"
+
     def index(self, *, fresh: bool) -> tuple[str | None, str]:
         """Give the text of the index, and why it is not the registry's of now.
 
         It is None where there is nothing, `UNLISTED` where nobody can tell what there is.
         """
-        return latest(f"oci index {self.host}/{self.path}", self._ask, fresh=fresh)
+        return latest(self._index_key, self._ask, fresh=fresh)
 
     def _ask(self) -> str | None:
         refusal = None
@@ -288,7 +292,7 @@ class Repository(Record):
         if key:
             sign_artifact(key, f"{self.shown(name)}@{manifest_digest}")
         is_entered = self._enter(entry_of(name, files, manifest_digest, signature))
-        disk_cache.of_user(os.environ).put(f"oci index {self.host}/{self.path}", b"")  # it is asked for anew
+        disk_cache.of_user(os.environ).put(self._index_key, b"")  # it is asked for anew
         return Published(manifest_digest, is_new=before is None or is_entered)
 
     def _push(self, name: str, tag: str, data: bytes, kind: str, facts: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from mlstack.cli.options import GIVEN, option, policy_sets
 from mlstack.cli.output import escaped, json_escaped, say
 from mlstack.cli.page import document, emit_objects
 from mlstack.cli.ports import Session, operations, read_text
-from mlstack.errors import ConfigError, UsageError, YamlError
+from mlstack.errors import ODD, ConfigError, UsageError, YamlError
 from mlstack.names import listed
 from mlstack.objects import masking
 
@@ -72,13 +72,14 @@ def _stale(
 ) -> list[Path]:
     """Find what an earlier export of the environment, or of `components`, wrote of objects that are gone."""
     from mlstack.app import document
-    from mlstack.objects.kube_object import KubeObject, environment_marks
+    from mlstack.objects.kube_object import belongs_to
 
-    stale, marks = [], environment_marks(state.app, state.environment).items()
+    stale = []
     for path in sorted({*out.glob("*/*_*.yaml"), *out.glob("*/*_*.json")} - {out / path for path in files}):
-        with suppress(OSError, YamlError, AttributeError):
-            labels = KubeObject(data=document.read(path.read_bytes(), file=str(path)).value).labels
-            if marks <= labels.items() and (not components or path.parent.name in state.known_as):
+        with suppress(OSError, YamlError, *ODD):
+            data = document.read(path.read_bytes(), file=str(path)).value
+            is_own = belongs_to(data, app=state.app, environment=state.environment)
+            if is_own and (not components or path.parent.name in state.known_as):
                 stale.append(path)
     return stale
 
