@@ -129,9 +129,9 @@ def _source(name: str, path: PurePosixPath, data: bytes) -> SourceFile:
 
 
 def components(
-    sources: Sequence[SourceFile], *, module: str = "", name: str | None = None, split: bool = False
+    places: Sequence[str], *, module: str = "", name: str | None = None, split: bool = False
 ) -> tuple[list[PlannedComponent], list[str]]:
-    """Make a component of each file, or of each object if they are `split`; and tell what needs a look.
+    """Make a component of each file at some places, or of each object (`split`); tell what needs a look.
 
     A component is called as its file (`--name` for the only one), one of a split file as kind and name of its
     object; folders become modules. Files without an object of Kubernetes are left out with a line.
@@ -141,18 +141,18 @@ def components(
         UsageError: there is no object at all, or a name for several.
     """
     planned, notes = list[PlannedComponent](), list[str]()
-    places, has_lists = dict[Identity, str](), False
+    origins, has_lists = dict[Identity, str](), False
+    sources = [source for place in places for source in read_sources(place)]
     for source in sources:
-        documents = read.read_documents(
-            source.text, source=source.name, with_positions=len(source.text) < _LARGE
-        )
+        is_small = len(source.text) < _LARGE
+        documents = read.read_documents(source.text, source=source.name, with_positions=is_small)
         items = [data for document in documents for _, data in unpacked(document.value)]
         if not any(isinstance(data, Mapping) and {"apiVersion", "kind"} <= data.keys() for data in items):
             notes.append(f"left out {source.name}: it holds no object of Kubernetes")
             has_lists = has_lists or any(isinstance(document.value, list) for document in documents)
             continue
         notes += source.notes
-        _check(source, documents, places)
+        _check(source, documents, origins)
         parts = [*_split(source, documents)] if split else [(component_name(source.path.stem), source)]
         folder = ".".join(map(component_name, source.path.parent.parts))
         for stem, part in parts:

@@ -343,11 +343,14 @@ class Imported(Record):
         return not self.failures and not any(proof.differences for proof in self.environments)
 
 
-def summary(proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailure]) -> str:
-    """Say in a line how many objects are equal, and what was left out."""
+def proved(
+    written: Imported, proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailure] = ()
+) -> Imported:
+    """Give what was written with its proofs, what was left out, and a line on how many objects are equal."""
     left_out = len({failure.component for failure in failures})
     rest = f"; {left_out} component{'s'[: left_out != 1]} could not be imported" if left_out else ""
-    return f"{sum(p.equal for p in proofs)} of {sum(p.objects for p in proofs)} objects equal{rest}"
+    text = f"{sum(p.equal for p in proofs)} of {sum(p.objects for p in proofs)} objects equal{rest}"
+    return replace(written, environments=tuple(proofs), failures=tuple(failures), summary=text)
 
 
 def prove(
@@ -357,8 +360,7 @@ def prove(
     proofs = []
     with TemporaryDirectory(prefix="mlstack-import-") as folder:
         app = AppDir.create(Path(folder) / "app", "proof")
-        with app.locked():
-            write_plan(app, plan)
+        write_plan(app, plan)
         placed = {environment.name for environment in plan.environments}
         for place in environments:
             before = [data for by in objects.values() for data in by.get(place.name, ())]
@@ -386,51 +388,58 @@ def _keep(folder: Path, place: Environment, before: Sequence[Data], after: Seque
 
 def write_app(target: AppDir | Path, name: str, plan: ImportPlan, *, replace: bool) -> Imported:
     """Write an import into an app, or into a new one in a folder; raises as `write_plan`."""
-    if isinstance(target, AppDir):
-        with target.locked():
-            return write_plan(target, plan, replace=replace)
-    app_name = component_name(name)
-    with app_lock(target):
-        app = AppDir.create(target, app_name, registries=(DEFAULT_REGISTRY,))
-    with app.locked():
-        return write_plan(app, plan)
+    if isinstance(target, Path):
+        with app_lock(target):
+            target = AppDir.create(target, component_name(name), registries=(DEFAULT_REGISTRY,))
+    return write_plan(target, plan, replace=replace)
 
 
 def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Imported:
-    """Write what an import has worked out, all of it or nothing; the app is locked.
+    """Write what an import has worked out, all of it or nothing.
 
     Raises:
         UsageError: a component is there already, and is not to be replaced.
     """
-    rows = [_row(app, component, replace=replace) for component in plan.components]
-    files: dict[str, bytes | str] = {component.file: component.text for component in plan.components}
-    stale = [app.component_files[row.name][0] for row in rows if row.replaced]
-    patches = {
-        layout.patch_file(environment, component): write.to_yaml_documents(objects)
-        for environment, components in plan.patches.items()
-        for component, objects in components.items()
-    }
-    added = [place for place in plan.environments if place.name not in app.environment_names]
-    for place in plan.environments:
-        if place in added:
-            head = {"apiVersion": API_VERSION, "kind": "Environment"}
-            text = write.to_yaml({**head, **to_map(place, ("namespace",))})
-            files[layout.environment_file(place.name)] = text
+    with app.locked():
+        rows = [_row(app, component, replace=replace) for component in plan.components]
+        files: dict[str, bytes | str] = {component.file: component.text for component in plan.components}
+        stale = [app.component_files[row.name][0] for row in rows if row.replaced]
+        patches = {
+            layout.patch_file(environment, component): write.to_yaml_documents(objects)
+            for environment, components in plan.patches.items()
+            for component, objects in components.items()
+        }
+        too = _also_deployed(app, plan)
+        added = [place for place in plan.environments if place.name not in app.environment_names]
+        for place in plan.environments:
+            if place in added:
+                head = {"apiVersion": API_VERSION, "kind": "Environment"}
+                text = write.to_yaml({**head, **to_map(place, ("namespace",))})
+                files[layout.environment_file(place.name)] = text
+            else:
+                edited = _with_targets(app, place, {component.name for component in plan.components})
+                files |= {edited.file: edited.text} if edited.changed else {}
+        for environment, values in plan.params.items():
+            edited = app.edited(layout.environment_params_file(environment), "EnvironmentParams")
+            for component, own in values.items():
+                edited.set(("components", component), dict(own))
+            files[edited.file] = edited.text
+        gone = [file for file in stale if file not in files]
+        files |= patches
+        if plan.package is None:
+            app.write(files, gone)
         else:
-            edited = _with_targets(app, place, {component.name for component in plan.components})
-            files |= {edited.file: edited.text} if edited.changed else {}
-    for environment, values in plan.params.items():
-        edited = app.edited(layout.environment_params_file(environment), "EnvironmentParams")
-        for component, own in values.items():
-            edited.set(("components", component), dict(own))
-        files[edited.file] = edited.text
-    gone = [file for file in stale if file not in files]
-    if plan.package is None:
-        app.write({**files, **patches}, gone)
-    else:
-        new = plan.package
-        install_own(app, new.name, new.files, registry=new.registry, beside={**files, **patches}, delete=gone)
-    return Imported(components=tuple(rows), patches=tuple(patches), notes=plan.notes)
+            new = plan.package
+            install_own(app, new.name, new.files, registry=new.registry, beside=files, delete=gone)
+        return Imported(components=tuple(rows), patches=tuple(patches), notes=(*plan.notes, *too))
+
+
+def _also_deployed(app: AppDir, plan: ImportPlan) -> list[str]:
+    """Tell which other environments deploy too what is imported for some, as they name no targets."""
+    own, new = {place.name for place in plan.environments}, [f"`{row.name}`" for row in plan.components]
+    names = [place.name for place in app.environments() if own and not place.targets]
+    what = f"deploys {', '.join(new)} too: mlstack env targets"
+    return [f"`{name}` {what} {name} NAME chooses" for name in names if name not in own]
 
 
 def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> EditedFile:

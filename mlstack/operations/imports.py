@@ -27,11 +27,10 @@ from mlstack.importers.ksonnet import ComposeOptions, Composition, KsApp, KsComp
 from mlstack.importers.plan import (
     Imported,
     ImportPlan,
-    PlannedComponent,
     component_name,
     plan_variants,
     prove,
-    summary,
+    proved,
     write_app,
     write_plan,
 )
@@ -65,7 +64,9 @@ class ManifestsRequest(Record):
 
 def import_manifests(app: AppDir, request: ManifestsRequest) -> Imported:
     """Make components of manifests; what an environment has otherwise becomes its patches."""
-    planned, notes = _read_manifests(request, request.places)
+    planned, notes = manifests.components(
+        request.places, module=request.module, name=request.name, split=request.split
+    )
     plan = ImportPlan(components=tuple(planned), notes=tuple(notes))
     everywhere = Environment(name="default", namespace="default")
     objects: dict[str, dict[str, Sequence[Data]]] = {c.name: {everywhere.name: c.objects} for c in planned}
@@ -76,28 +77,10 @@ def import_manifests(app: AppDir, request: ManifestsRequest) -> Imported:
     if request.as_prototype:
         name = request.name or planned[0].name
         plan = templates.as_prototypes(plan, component_name(name.replace(".", "-")).lower())
-    proved = plan if request.environments else replace(plan, environments=(everywhere,))
-    proofs = prove(objects, proved, compared, None) if compared else []
-    plan = replace(plan, notes=(*plan.notes, *_elsewhere(app, plan)))
-    with app.locked():
-        written = write_plan(app, plan, replace=request.replace)
-    return replace(written, environments=tuple(proofs), summary=summary(proofs, ()) if proofs else "")
-
-
-def _elsewhere(app: AppDir | Path, plan: ImportPlan) -> list[str]:
-    """Tell which other environments deploy too what is imported for some, as they name no targets."""
-    own, new = {place.name for place in plan.environments}, [f"`{row.name}`" for row in plan.components]
-    places = app.environments() if own and isinstance(app, AppDir) else ()
-    others = [place.name for place in places if not place.targets and place.name not in own]
-    what = f"deploys {', '.join(new)} too: mlstack env targets"
-    return [f"`{name}` {what} {name} NAME chooses" for name in others]
-
-
-def _read_manifests(
-    request: ManifestsRequest, places: Sequence[str]
-) -> tuple[list[PlannedComponent], list[str]]:
-    sources = [source for place in places for source in manifests.read_sources(place)]
-    return manifests.components(sources, module=request.module, name=request.name, split=request.split)
+    placed = plan if request.environments else replace(plan, environments=(everywhere,))
+    proofs = prove(objects, placed, compared, None) if compared else []
+    written = write_plan(app, plan, replace=request.replace)
+    return proved(written, proofs) if proofs else written
 
 
 _BASE = ""  # stands for environments that have no manifests of their own
@@ -114,7 +97,9 @@ def _with_environments(
     notes = [*base.notes]
     for name in own:
         places = [place for environment, place in request.environments if environment == name]
-        planned, more = _read_manifests(request, places)
+        planned, more = manifests.components(
+            places, module=request.module, name=request.name, split=request.split
+        )
         notes += more
         if len(planned) == len(base.components) == 1:  # whatever their files are called
             planned = [replace(planned[0], name=base.components[0].name)]
@@ -169,8 +154,7 @@ def import_ksonnet(
     plan, refused = plan_variants(composition.objects, environments, sources=sources, all_targets=is_all)
     if request.as_prototype:
         plan = templates.as_prototypes(plan, component_name(source.name).lower(), known=composition.params)
-    failures = [*composition.failures, *refused]
-    notes = [*composition.notes, *remarks, *plan.notes, *notes]
+    notes = [*composition.notes, *remarks, *notes]
     if source.unrendered:
         notes.append(f"left out, as no environment targets them: {', '.join(source.unrendered)}")
     proofs = prove(composition.objects, plan, environments, request.keep_proof)
@@ -183,14 +167,9 @@ def import_ksonnet(
         app = target if isinstance(target, AppDir) else AppDir(target.absolute())
         with app.locked():
             notes += _modernised(app, source, composition)
-    return replace(
-        written,
-        folder="" if isinstance(target, AppDir) else str(target),
-        environments=tuple(proofs),
-        failures=tuple(failures),
-        notes=(*notes, *_elsewhere(target, plan)),
-        summary=summary(proofs, failures),
-    )
+    folder = "" if isinstance(target, AppDir) else str(target)
+    written = replace(written, folder=folder, notes=(*notes, *written.notes))
+    return proved(written, proofs, [*composition.failures, *refused])
 
 
 def _composed(source: KsApp, request: KsonnetRequest) -> tuple[Composition, list[str]]:
@@ -491,16 +470,8 @@ def _import_objects(
     proofs = prove(named, plan, compared, request.keep_proof)
     if not places:
         plan = replace(plan, environments=(), patches={})
-    too = _elsewhere(app, plan)
-    with app.locked():
-        written = write_plan(app, plan, replace=request.replace)
-    return replace(
-        written,
-        environments=tuple(proofs),
-        failures=tuple(refused),
-        notes=(*dict.fromkeys(notes), *plan.notes, *too),
-        summary=summary(proofs, refused),
-    )
+    written = write_plan(app, plan, replace=request.replace)
+    return proved(replace(written, notes=(*dict.fromkeys(notes), *written.notes)), proofs, refused)
 
 
 class Referred(Record):
