@@ -157,6 +157,7 @@ class Session:
     options: Options = field(default_factory=Options)  # those that the command shares with others
     arguments: Mapping[str, Any] = field(default_factory=dict)  # all that the command takes, by name
     ctx: Any = None  # typer's context of the command
+    prior: list[Any] = field(default_factory=list)  # the runs that it planned for other environments
 
     @cached_property
     def app(self) -> AppDir:
@@ -251,13 +252,14 @@ class Session:
     def call(self, operation: Callable[..., Result], /, **further: Any) -> Result:
         """Call an operation with the options that are called as its parameters, and what it takes besides.
 
-        That is the app, the clock, what opens clusters, and the parameters given for this run.
+        That is the app, the clock, what opens clusters, the parameters of this run, and runs planned before.
         """
         own: dict[str, Callable[[], Any]] = {
             "app": lambda: self.app,
             "clock": lambda: self.ports.clock,
             "opener": self.opener,
             "overrides": lambda: self.overrides,
+            "prior": lambda: self.prior,
         }
         names = signature(operation).parameters.keys() - further.keys()
         given = {name: self.arguments[name] for name in names & self.arguments.keys()}

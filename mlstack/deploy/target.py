@@ -35,6 +35,7 @@ from mlstack.objects.kube_object import (
     Kinds,
     KubeObject,
     belongs_to,
+    kinds_of_crd,
     records_name,
 )
 from mlstack.render import render
@@ -144,6 +145,20 @@ def resolve(
     cluster, identity = answered()
     refuse_other(place, identity)
     return ResolvedTarget(target=target, place=place, state=desired, cluster=cluster, identity=identity)
+
+
+Prior = list[ResolvedTarget] | None
+"""The runs for other environments that were planned before one; what is planned joins them."""
+
+
+@contextmanager
+def resolved_after(prior: Prior, target: Target, opener: Opener) -> Iterator[ResolvedTarget]:
+    """Resolve a target that may use kinds of `prior` runs; once its own is planned it is one of them."""
+    prior, resolved = prior if prior is not None else [], resolve(target, opener)
+    same_cluster = (run for run in prior if not differ(run.identity, resolved.identity))
+    objects = (obj for run in same_cluster for obj in run.state.objects)
+    yield replace(resolved, brought=tuple(kind for obj in objects for kind in kinds_of_crd(obj.data)))
+    prior.append(resolved)
 
 
 # --- is it the right cluster, and may anything be done there ---

@@ -6,7 +6,7 @@ Plan files and rollbacks are rare: what they need is imported when they come.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -40,7 +40,7 @@ from mlstack.deploy.live import context_of, has_namespace
 from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, record, refuse_new
 from mlstack.deploy.prune import KeepOptions, everything, load_or_find, members_to_delete
 from mlstack.deploy.run import Run
-from mlstack.deploy.target import GitState, ResolvedTarget, Target, resolve
+from mlstack.deploy.target import GitState, Prior, ResolvedTarget, Target, resolve, resolved_after
 from mlstack.deploy.wait import terms_of, until_applied
 from mlstack.errors import (
     ClusterError,
@@ -57,7 +57,7 @@ from mlstack.errors import (
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch
-from mlstack.objects.kube_object import DesiredState, Identity, kinds_of_crd
+from mlstack.objects.kube_object import DesiredState, Identity
 from mlstack.readiness.evaluate import assess, hidden
 from mlstack.readiness.rule import Facts, WaitPolicy
 
@@ -72,20 +72,17 @@ _KEEP = KeepOptions()
 
 
 def plan_apply(
-    target: Target, *, opener: Opener, options: ApplyOptions = _USUAL, before: Sequence[ApplyPlan] = ()
+    target: Target, *, opener: Opener, options: ApplyOptions = _USUAL, prior: Prior = None
 ) -> ApplyPlan:
-    """Work out what an apply would do, after what is planned to be done `before`; nothing is written.
+    """Work out what an apply would do, after the `prior` runs of this call; nothing is written.
 
     Raises:
         ConfigError: a file, parameter or template is wrong, or nothing would be deployed.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
     source = None if options.dry_run else prefetch(partial(guard.git_state, target.app.root))
-    resolved = resolve(target, opener)
-    same_cluster = [plan for plan in before if not guard.differ(plan.resolved.identity, resolved.identity)]
-    objects = (obj for plan in same_cluster for obj in plan.resolved.state.objects)
-    brought = tuple(kind for obj in objects for kind in kinds_of_crd(obj.data))
-    return _of_source(_with_room(_plan(replace(resolved, brought=brought), options)), source)
+    with resolved_after(prior, target, opener) as resolved:
+        return _of_source(_with_room(_plan(resolved, options)), source)
 
 
 def _of_source(plan: ApplyPlan, source: Callable[[], GitState] | None) -> ApplyPlan:
@@ -333,7 +330,9 @@ def _result(plan: ApplyPlan, run: Run) -> RunResult:
 # --- `diff`, and `plan`: what an apply would do, kept in a file so that exactly that can be done later ---
 
 
-def diff(target: Target, *, opener: Opener, options: ApplyOptions = _DRY_RUN) -> ChangeReport:
+def diff(
+    target: Target, *, opener: Opener, options: ApplyOptions = _DRY_RUN, prior: Prior = None
+) -> ChangeReport:
     """Compare an environment with its cluster by a server-side dry run; `ok` if there are no changes.
 
     Raises:
@@ -341,9 +340,8 @@ def diff(target: Target, *, opener: Opener, options: ApplyOptions = _DRY_RUN) ->
         ClusterError: the cluster cannot be asked, is another one, or refuses an object; in the last case
             `partial` is the report.
     """
-    resolved = resolve(target, opener)
-    with guard.explaining_rights(resolved, writing=False):
-        changes = diff_environment(resolved, options).changes
+    with resolved_after(prior, target, opener) as place, guard.explaining_rights(place, writing=False):
+        changes = diff_environment(place, options).changes
     result = report(changes)
     if fault := refusal_error(changes.changes, "invalid"):
         fault.partial = result
@@ -392,6 +390,7 @@ def plan(
     options: ApplyOptions = _DRY_RUN,
     out: Path | None = None,
     check_images: bool = False,
+    prior: Prior = None,
 ) -> PlanResult:
     """Work out what an apply would do; nothing is written but the plan file `out`.
 
@@ -402,7 +401,8 @@ def plan(
         ConfigError: a file, parameter or template is wrong, or the plan file cannot be written.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    planned = _plan(resolve(target, opener), options)
+    with resolved_after(prior, target, opener) as resolved:
+        planned = _plan(resolved, options)
     images, capacity = _image_faults(planned) if check_images else (), planned.capacity
     is_sound = (capacity is None or capacity.ok) and all(fault.problem == "unchecked" for fault in images)
     if out is not None and is_sound:

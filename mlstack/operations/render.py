@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from mlstack.app import layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import to_map
+from mlstack.app.document import decode, to_map
 from mlstack.app.environment import ApprovedDifference, ClusterSnapshot, reading_snapshot
 from mlstack.app.prototype import Need, map_references, shown_secret
 from mlstack.app.reader import AppReader
@@ -22,12 +22,13 @@ from mlstack.objects.masking import MASK
 from mlstack.objects.references import templates
 from mlstack.objects.resources import is_gpu, requests
 from mlstack.render import render
+from mlstack.render.component import unpacked
 from mlstack.yaml import read
 from mlstack.yaml.write import same
 
 if TYPE_CHECKING:
     from mlstack.app.components import Overrides
-    from mlstack.deploy.target import Target
+    from mlstack.deploy.target import Prior, Target
     from mlstack.kube.client import Opener
     from mlstack.validate.formats import Fault
     from mlstack.validate.policies import PolicyOutcome, PolicyVerdict
@@ -153,16 +154,16 @@ def _needs(
 
 
 def validate_on_server(
-    target: Target, *, opener: Opener, kubernetes_version: str = "", policy: str = ""
+    target: Target, *, opener: Opener, kubernetes_version: str = "", policy: str = "", prior: Prior = None
 ) -> ValidateResult:
     """Check every object offline, with the definitions that the cluster has; then by a dry run there."""
     from mlstack.deploy.changes import ApplyOptions
     from mlstack.deploy.plan import diff_environment
-    from mlstack.deploy.target import explaining_rights, resolve
+    from mlstack.deploy.target import explaining_rights, resolved_after
     from mlstack.validate.formats import Fault
 
-    resolved = resolve(target, opener)
-    definitions = resolved.cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition").items
+    with resolved_after(prior, target, opener) as resolved:
+        definitions = resolved.cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition").items
     result = validate_environment(
         target.app,
         target.environment,
@@ -245,17 +246,22 @@ def _against(snapshot: ClusterSnapshot | None, state: DesiredState) -> Iterator[
 
 
 def _definitions(app: AppReader, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:
-    """Read the installed definitions of kinds that the render uses and does not define itself.
+    """Read definitions of kinds that the render uses and lacks: of installed packages, of other components.
 
     Definitions are large: those that do not even name such a kind are not parsed.
     """
     kinds = Kinds.builtin().with_crds(obj.data for obj in objects)
     missing = {obj.kind for obj in objects if kinds.lookup(obj.api_version, obj.kind) is None}
+    texts = dict(app.vendor.crds() if missing else {})
+    for file, _, _ in app.component_files.values() if missing else ():
+        texts[file] = decode(app.files.bytes(file) or b"", file=file)
     return [
-        document.value
-        for file, text in (app.vendor.crds().items() if missing else ())
-        if any(kind in text for kind in missing)
+        data
+        for file, text in texts.items()
+        if "CustomResourceDefinition" in text and any(kind in text for kind in missing)
         for document in read.read_documents(text, source=file)
+        for _, data in unpacked(document.value)
+        if isinstance(data, Mapping) and kinds_of_crd(data)
     ]
 
 

@@ -412,7 +412,7 @@ def kind_hint(api_version: str, kind: str, served: Kinds, environment: str) -> s
     if likely and likely != kind:
         return f"did you mean `{likely}`?"
     if "." in group and not group.endswith(".k8s.io"):
-        return f"install the definitions of `{group}` first, or make them part of the app"
+        return f"install the definitions of `{group}` first, or let `{environment}` deploy them"
     elsewhere = sorted({other.api_version for other in Kinds.builtin() if other.kind == kind})
     if elsewhere:
         return f"Kubernetes serves `{kind}` as {' and '.join(elsewhere)}: write that `apiVersion`"

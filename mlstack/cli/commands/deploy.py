@@ -184,7 +184,7 @@ def _run_several(
     results = run_reporter.Results(session)
     for name in names:
         with results.of(name, quiet=True):
-            plans.append(plan_one(env=name, before=tuple(plans)))
+            plans.append(plan_one(env=name))
     is_trial = session.options.dry_run
     if not is_trial and not run_reporter.all_confirmed(plans, verb, session, always=always):
         return 1
@@ -242,7 +242,7 @@ def delete(
     plan_one = partial(session.from_cluster, operations.deploy.plan_delete, **how)
     names = _expired(session) if expired else session.environments()
     if names is not None:
-        code = _run_several(session, names, lambda env, before: plan_one(env=env), "delete", always=True)
+        code = _run_several(session, names, plan_one, "delete", always=True)
         if expired and names and code == 0 and not session.options.dry_run:
             say(*(f"next: mlstack env rm {name}" for name in names))
         return code

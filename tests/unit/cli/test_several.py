@@ -196,4 +196,5 @@ def test_a_later_environment_may_use_the_kinds_that_an_earlier_one_brings(run: R
     objects = {"core": definitions, "own": [widget, {**widget, "kind": "Rack"}]}
     write_tree(app, {f"components/{name}.yaml": to_yaml_documents(own) for name, own in objects.items()})
     run.play("env targets eu/a core\nenv targets us own\napply us eu/a | 6 | no kind `Rack (own.org/v1)`")
-    run.play("apply eu/a us --dry-run | 0 | Widget us/x\napply eu/a us\nstatus eu/a us\ndiff us")
+    run.play("plan us eu/a | 6\nplan eu/a us | 0 | Widget us/x\ndiff eu/a us eu/b -o json | 1 | Widget us/x")
+    run.play("validate eu/a us --server\napply eu/a us --dry-run\napply eu/a us\nstatus eu/a us\ndiff us")
