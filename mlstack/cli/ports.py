@@ -182,28 +182,28 @@ class Session:
             raise UsageError(f"which environment? There are {', '.join(names)}", hint=hint)
         return names[0]
 
-    def environments(self, words: Sequence[str] | None = None) -> list[str] | None:
+    def environments(self, words: Sequence[str] | None = None, *, reverse: bool = False) -> list[str] | None:
         """Give the environments that a command is about, each once; None if it is about one as always.
 
-        Several are asked for by more than one word, by a pattern as in a shell, or by `--all`.
+        Several are asked for by more than one word, by a pattern as in a shell, or by `--all`; the latter two
+        give the app's order, or the `reverse`.
         """
         words = self.options.envs if words is None else words
+        every = self.app.environment_names[:: -1 if reverse else 1]
         if self.options.every:
             if words:
                 raise UsageError("`--all` and names exclude each other", hint="leave one of them out")
-            if not self.app.environment_names:
+            if not every:
                 raise NotFoundError("the app has no environment", hint="mlstack env add NAME")
-            return list(self.app.environment_names)
+            return list(every)
         if len(words) < 2 and not any(map(is_pattern, words)):
             return None
         chosen: dict[str, None] = {}
         for word in words:
-            names = [word]
-            if is_pattern(word):
-                names = [name for name in self.app.environment_names if fnmatchcase(name, word)]
+            names = [name for name in every if fnmatchcase(name, word)] if is_pattern(word) else [word]
             if not names:
                 raise NotFoundError(f"no environment fits `{word}`", hint="mlstack env list")
-            for name in {*names} - {*self.app.environment_names}:
+            for name in {*names} - {*every}:
                 self.app.environment(name)  # which says what there is
             chosen |= dict.fromkeys(names)
         return list(chosen)

@@ -226,7 +226,10 @@ def delete(
     wait: bool = option("--wait/--no-wait", "Whether to go on until everything is gone.", default=True),
     expired: bool = option("--expired", "All environments that are over (`env add --ttl`)."),
 ) -> int:
-    """Remove an environment's objects from the cluster, in reverse order; always asks."""
+    """Remove an environment's objects from the cluster, in reverse order; always asks.
+
+    What `--all` and patterns name goes in reverse order too: the last that `apply` does is the first to go.
+    """
     from mlstack.deploy.prune import KeepOptions
 
     if include_foreign and not include_namespaces:
@@ -240,7 +243,7 @@ def delete(
     how: dict[str, Any] = {"doing": "looking at the cluster", "spare": spare}
     how["options"] = session.apply_options()
     plan_one = partial(session.from_cluster, operations.deploy.plan_delete, **how)
-    names = _expired(session) if expired else session.environments()
+    names = _expired(session) if expired else session.environments(reverse=True)
     if names is not None:
         code = _run_several(session, names, plan_one, "delete", always=True)
         if expired and names and code == 0 and not session.options.dry_run:
@@ -265,7 +268,7 @@ def _expired(session: Session) -> list[str]:
     ]
     if not over:
         say("no environment has expired")
-    return over
+    return over[::-1]
 
 
 # --- what became of it ---

@@ -104,8 +104,7 @@ def test_a_verb_for_several(run: Runner, app: Path, session: str) -> None:
 
 def test_a_summary_of_several_has_names_alone(run: Runner, app: Path) -> None:
     ran = run("diff --all --summary")
-    assert (ran.code, "--- us ---" in ran.out, "us/front" in ran.out) == (1, True, True)
-    assert "apiVersion" not in ran.out
+    assert (ran.code, "--- us ---\n" in ran.out, "us/front" in ran.out, "spec" in ran.out) == (1, 1, 1, 0)
 
 
 def test_what_cannot_be_planned_stops_the_others_unless_they_are_to_go_on(run: Runner, app: Path) -> None:
@@ -157,6 +156,8 @@ def test_expired_environments_are_deleted_from_their_clusters(run: Runner, app: 
     counts = [(item["environment"], item["counts"]) for item in ran.json["items"]]
     assert (counts, ran.err) == ([("us", {"deleted": 1})], "next: mlstack env rm us\n")
     assert run("status eu/a").code == 0
+    rows = run("delete --all --yes -o json").json["items"]  # the last that is applied goes first
+    assert [row["environment"] for row in rows] == ["us", "eu/b", "eu/a"]
 
 
 # --- the git commit ---
