@@ -262,10 +262,7 @@ def _run_asked(session: Session, plan: ApplyPlan, verb: str) -> int:
 def _expired(session: Session) -> list[str]:
     if session.options.envs or session.options.every:
         raise UsageError("`--expired` says which environments", hint="leave out names and --all")
-    over = [
-        row.name
-        for row in operations.app.expired_environments(session.app, clock=session.ports.clock).environments
-    ]
+    over = [row.name for row in session.call(operations.app.expired_environments).environments]
     if not over:
         say("no environment has expired")
     return over[::-1]
@@ -329,9 +326,7 @@ def promote(
     """Bring what an environment sets for components, images and package versions to another one's files."""
     options = session.options
     kinds = [kind.strip() for words in only for kind in words.split(",")]
-    plan = operations.params.plan_promotion(
-        session.app, source, target, components=options.components, only=kinds
-    )
+    plan = session.call(operations.params.plan_promotion, only=kinds)
     if not allow_not_ready and plan.changes and not dry_run:
         _refuse_unproven(session, source)
     if dry_run or not plan.changes:
@@ -341,7 +336,7 @@ def promote(
     refusal, hint = f"`promote` changes files of `{target}`", "look with --dry-run, then --yes"
     if not run_reporter.agreed(session, f"Change {', '.join(plan.files)}?", refusal, hint):
         return 1
-    return operations.params.promote(session.app, plan, components=options.components, only=kinds)
+    return session.call(operations.params.promote, plan=plan, only=kinds)
 
 
 def _status(session: Session, env: str | None) -> StatusResult:

@@ -15,7 +15,7 @@ from mlstack import __version__
 from mlstack.cli import page
 from mlstack.cli.main import Family, ListingGroup, PolicyCommand
 from mlstack.cli.options import GIVEN, option, policy_sets
-from mlstack.cli.output import escaped, json_escaped, say
+from mlstack.cli.output import escaped, json_escaped, say, write
 from mlstack.cli.page import document, emit_objects
 from mlstack.cli.ports import Session, operations, read_text
 from mlstack.errors import ODD, ConfigError, UsageError, YamlError
@@ -38,11 +38,15 @@ OUT_DIR = option("--out DIR", "Write one file an object into a folder; remove th
 
 
 @top.command(
-    takes=f"env components {GIVEN} out folder object_output", examples=["gke -c cnn", "gke --out manifests/"]
+    takes=f"env components {GIVEN} out folder object_output",
+    examples=["gke -c cnn", "gke --out manifests/", "gke --out manifests/ --check"],
 )
 def render(
     session: Session,
     out: Path | None = OUT_DIR,
+    check: bool = option(
+        "--check", "Write nothing; exit with 1 where `--out` is not as it would be written."
+    ),
     show_secrets: bool = option("--show-secrets", "Print secrets on a terminal too."),
 ) -> int:
     """Print the Kubernetes objects of an environment; needs no cluster."""
@@ -51,12 +55,16 @@ def render(
 
     options = session.options
     state = session.call(render.load, environment=session.environment(options.env))
+    if out is None and check:
+        raise UsageError("`--check` looks at a folder", hint="mlstack render ENV --out DIR --check")
     if out is None:
         return emit_objects(state, options.output, show_secrets=show_secrets)
     if options.output == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
     files = _object_files(state.objects, options.output)
     stale = _stale(out, files, state, options.components)
+    if check:
+        return _checked(out, files, stale)
     edit.write_files(
         {out / path: content for path, (_, content) in files.items()},
         private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
@@ -82,6 +90,18 @@ def _stale(
             if is_own and (not components or path.parent.name in state.known_as):
                 stale.append(path)
     return stale
+
+
+def _checked(out: Path, files: Mapping[Path, tuple[KubeObject, bytes]], stale: Collection[Path]) -> int:
+    """Tell which files of an export are missing, changed or stale; gives 1 if any is."""
+    wanted = {out / path: content for path, (_, content) in files.items()}
+    words = {path: "changed" if path.exists() else "missing" for path in wanted}
+    rows = {path: words[path] for path in wanted if not path.is_file() or path.read_bytes() != wanted[path]}
+    rows |= dict.fromkeys(stale, "stale")
+    if rows:
+        write("\n".join(f"{word:<8} {path}" for path, word in sorted(rows.items())))
+    say(f"{out} is not up to date: the same command without --check" if rows else f"{out} is up to date")
+    return int(bool(rows))
 
 
 _LONGEST_FILE = 180  # bytes, of 255: a temporary name is longer

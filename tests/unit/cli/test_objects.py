@@ -36,9 +36,18 @@ def test_files_of_what_is_gone_go_from_a_folder(run: Runner, tmp_path: Path) -> 
     others = read_tree(out)
     run.play(f"generate web more --image nginx\ncomponent rm back\nrender gke --out {out}\ncomponent rm more")
     assert read_tree(out).items() > others.items()
+    (out / "shop.front/secret_default_front.yaml").write_text("a: 1\n")
+    (out / "shop.front/configmap_default_front.yaml").unlink()
+    before, checked = read_tree(out), run(f"render gke --out {out} --check")
+    words = [line.split()[0] for line in checked.out.splitlines()]
+    assert (words, checked.code) == (["stale", "missing", "changed"], 1)
+    assert read_tree(out) == before
     assert "removed" not in run(f"render gke -c shop.front --out {out}").err
     assert f"objects written to {out}: 2; removed what is gone: {out}" in run(f"render gke --out {out}").err
     assert read_tree(out).keys() == {*others, *(f"shop.front/{kind}_default_front.yaml" for kind in KINDS)}
+    run.play(
+        f"render gke --check | 2\nrender gke -o json --out {out} --check | 1\nrender gke --out {out} --check"
+    )
 
 
 def test_every_object_has_a_file_of_its_own_on_every_system(run: Runner, tmp_path: Path) -> None:
