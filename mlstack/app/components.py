@@ -216,11 +216,7 @@ def typed_values(prototype: Prototype, texts: Mapping[str, str | None]) -> dict[
 
 
 def read_overrides(
-    sets: Sequence[str],
-    files: Sequence[Path],
-    *,
-    strings: Sequence[str] = (),
-    texts: Sequence[str] = (),
+    sets: Sequence[str], files: Sequence[Path], *, strings: Sequence[str] = (), texts: Sequence[str] = ()
 ) -> Overrides:
     """Read what `--set`, `--values`, `--set-string` and `--set-file` (its text) give for one run.
 

@@ -169,12 +169,7 @@ def _known_schema(kind: str, store: ByteStore) -> tuple[str, Mapping[str, Any]]:
 
 
 def check_file(
-    kind: str,
-    value: Any,
-    *,
-    source: str,
-    document: AppDocument | None = None,
-    passed: ByteStore = NO_STORE,
+    kind: str, value: Any, *, source: str, document: AppDocument | None = None, passed: ByteStore = NO_STORE
 ) -> None:
     """Check a file's content, known as `source`, against the schema of its kind (`App`).
 

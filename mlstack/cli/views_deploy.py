@@ -521,13 +521,7 @@ def _revision(result: RevisionResult) -> Page:
     objects = [f"  {row.object}{_of(row.component)}" for row in result.objects]
     return shown(
         result,
-        [
-            TextLine(title, "head"),
-            *rows,
-            "",
-            f"{count(revision.objects, 'object')}:",
-            *objects,
-        ],
+        [TextLine(title, "head"), *rows, "", f"{count(revision.objects, 'object')}:", *objects],
         [row.object for row in result.objects],
         f"next: mlstack rollback {result.environment} {revision.number} --dry-run",
     )

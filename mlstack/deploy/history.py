@@ -16,13 +16,7 @@ from mlstack.dataclass import Record
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Change, ChangeAction, masked
 from mlstack.deploy.target import Target
-from mlstack.errors import (
-    ClusterError,
-    ConflictError,
-    ForbiddenError,
-    NotFoundError,
-    ObjectNotFoundError,
-)
+from mlstack.errors import ClusterError, ConflictError, ForbiddenError, NotFoundError, ObjectNotFoundError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.kube.parallel import prefetch

@@ -493,11 +493,7 @@ def _daemon_set(spec: Mapping[str, Any], count: int) -> str:
     return f"restarts the pod of every node, {at_once} of them at a time"
 
 
-_ROLLOUTS = {
-    "Deployment": _deployment,
-    "StatefulSet": _stateful_set,
-    "DaemonSet": _daemon_set,
-}
+_ROLLOUTS = {"Deployment": _deployment, "StatefulSet": _stateful_set, "DaemonSet": _daemon_set}
 
 
 def _share(value: Any, count: int, rounded: Any) -> int:

@@ -274,11 +274,7 @@ def may_everything(cluster: Cluster) -> bool:
 
 
 def check_rights(
-    resolved: ResolvedTarget,
-    changes: Sequence[Change],
-    *,
-    has_inventory: bool,
-    may_all: bool | None = None,
+    resolved: ResolvedTarget, changes: Sequence[Change], *, has_inventory: bool, may_all: bool | None = None
 ) -> None:
     """Make sure that we have the rights to everything a run is going to send.
 

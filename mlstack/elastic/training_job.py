@@ -418,10 +418,7 @@ def own_spec_names(spec: Mapping[str, Any], level: str = "spec") -> dict[str, An
 # --- parse a whole job ---
 
 # What EDL's last controller asked for its masters.
-_MASTER_RESOURCES = {
-    "requests": {"cpu": "1", "memory": "500Mi"},
-    "limits": {"cpu": "2", "memory": "1Gi"},
-}
+_MASTER_RESOURCES = {"requests": {"cpu": "1", "memory": "500Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
 
 
 def parse(data: Mapping[str, Any]) -> TrainingJob:

@@ -61,11 +61,7 @@ class FootprintResult(Record):
 
 
 def footprint_of(
-    app: AppReader,
-    environment: str,
-    *,
-    components: Sequence[str] = (),
-    overrides: Overrides | None = None,
+    app: AppReader, environment: str, *, components: Sequence[str] = (), overrides: Overrides | None = None
 ) -> FootprintResult:
     """Add up what an environment takes; arguments as of `render.load`."""
     prices = app.prices(environment)

@@ -88,11 +88,7 @@ class ComponentRenamed(Record):
 
 
 def list_components(
-    app: AppDir,
-    *,
-    module: str | None = None,
-    kinds: bool = False,
-    environment: str | None = None,
+    app: AppDir, *, module: str | None = None, kinds: bool = False, environment: str | None = None
 ) -> ComponentList:
     """List the components of an app, or of one module with those in it, by name.
 

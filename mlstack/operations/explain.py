@@ -191,12 +191,7 @@ _STEP = re.compile(r'\["((?:[^"])*)"\]|\[([^\]]*)\]|((?:\\.|[^.\[])+)')
 
 
 def explain_field(
-    app: AppDir,
-    name: str,
-    field: str,
-    *,
-    environment: str,
-    overrides: Overrides | None = None,
+    app: AppDir, name: str, field: str, *, environment: str, overrides: Overrides | None = None
 ) -> ExplainedField:
     """Explain a field of an object: the line that wrote it, the patch, the parameters and who set these.
 

@@ -92,11 +92,7 @@ class _Uses:
 
 
 def list_images(
-    app: AppReader,
-    environment: str,
-    *,
-    components: Sequence[str] = (),
-    overrides: Overrides | None = None,
+    app: AppReader, environment: str, *, components: Sequence[str] = (), overrides: Overrides | None = None
 ) -> ImageList:
     """List what has to be in a registry before an environment can run; arguments as of `render.load`.
 

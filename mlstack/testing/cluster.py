@@ -126,12 +126,7 @@ class MemoryCluster:
             return Listing(items=tuple(items), resource_version=str(self._store.version))
 
     def apply(
-        self,
-        obj: Mapping[str, Any],
-        *,
-        manager: str = MANAGER,
-        force: bool = False,
-        dry_run: bool = False,
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
     ) -> Applied:
         """Write what we want of an object by server-side apply; unknown fields are refused."""
         ref = ObjectRef.of(obj)

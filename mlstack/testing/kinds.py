@@ -13,14 +13,7 @@ from mlstack.dataclass import Record
 from mlstack.errors import Cause
 from mlstack.objects.kube_object import Kind, Kinds, Schema, Schemas, kinds_of_crd
 from mlstack.objects.managed_fields import FieldPath
-from mlstack.testing.server_side_apply import (
-    OPEN,
-    KeyFault,
-    Shape,
-    custom_root,
-    field_of,
-    spell,
-)
+from mlstack.testing.server_side_apply import OPEN, KeyFault, Shape, custom_root, field_of, spell
 from mlstack.testing.store import CRD, Obj, ObjectStore, copied
 from mlstack.yaml.write import same
 

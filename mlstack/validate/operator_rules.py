@@ -25,17 +25,7 @@ from mlstack.validate.formats import (
     shown,
     subdomain,
 )
-from mlstack.validate.rules import (
-    RULES,
-    KindRules,
-    between,
-    check,
-    fits,
-    joined,
-    load,
-    needed,
-    syntax,
-)
+from mlstack.validate.rules import RULES, KindRules, between, check, fits, joined, load, needed, syntax
 
 
 def operator_rules() -> list[KindRules]:

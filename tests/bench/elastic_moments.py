@@ -22,11 +22,7 @@ def cluster(count: int) -> tuple[Node, ...]:
     """Give nodes in the proportions of the calibrated cluster, each with its agent."""
     sizes = [12 if index % 133 < 69 else 20 if index % 133 < 73 else 24 for index in range(count)]
     return tuple(
-        Node(
-            name=f"n{index:04}",
-            allocatable=(size * 1000, 4 * size * GIB, 110),
-            used=request(0.38, 0.5),
-        )
+        Node(name=f"n{index:04}", allocatable=(size * 1000, 4 * size * GIB, 110), used=request(0.38, 0.5))
         for index, size in enumerate(sizes)
     )
 

@@ -84,11 +84,7 @@ def maps(folder: Path) -> Path:
 @pytest.mark.parametrize("make", [workloads, maps], ids=["workloads", "maps"])
 @pytest.mark.parametrize("delay_ms", [0, 5])
 def test_apply_of_300_objects(
-    tmp_path: Path,
-    cluster: TestCluster,
-    programs: Programs,
-    delay_ms: int,
-    make: Callable[[Path], Path],
+    tmp_path: Path, cluster: TestCluster, programs: Programs, delay_ms: int, make: Callable[[Path], Path]
 ) -> None:
     with delayed(cluster.server, delay_ms / 1000, log=tmp_path / "delay.log") as server:
         login = replace(cluster.login(), server=server if delay_ms else cluster.server)

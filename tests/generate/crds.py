@@ -131,10 +131,7 @@ def kinds(schemas: Schemas) -> tuple[JobKind, ...]:
                     "!('Chief' in self && 'Master' in self)",
                     "Chief and Master are two names for one role: give only one",
                 ),
-                (
-                    "'Worker' in self || 'Chief' in self || 'Master' in self",
-                    "a Worker or a Chief is needed",
-                ),
+                ("'Worker' in self || 'Chief' in self || 'Master' in self", "a Worker or a Chief is needed"),
                 *(at_most_one(role) for role in ("Chief", "Master", "Evaluator")),
                 workers_without(("Chief", "Master"), why=": with 0 the job counts as succeeded at once"),
             ),
@@ -375,10 +372,7 @@ def template_schema(job: JobKind, schemas: Schemas) -> dict[str, Any]:
     if not job.container:
         return template
     template["properties"]["spec"]["properties"]["containers"]["x-kubernetes-validations"] = rules(
-        (
-            f"self.exists(c, c.name == '{job.container}')",
-            f"one container must be named {job.container}",
-        )
+        (f"self.exists(c, c.name == '{job.container}')", f"one container must be named {job.container}")
     )
     return template
 

@@ -7,9 +7,7 @@ from tests.support.names import names_of_tests
 
 ROWS = {"a": 17, "r": 18, "p": 17, "c": 30, "m": 21, "e": 18, "s": 11, "d": 11, "y": 23, "x": 16}
 # Rows without a test, each with what is missing.
-MISSING = {
-    "s7": "`render --out` writes one file an object, with no index, provenance or `--check`",
-}
+MISSING = {"s7": "`render --out` writes one file an object, with no index, provenance or `--check`"}
 
 
 def test_every_row_has_a_test_or_stands_as_missing() -> None:

@@ -79,11 +79,7 @@ def test_d4_objects_outside_the_namespace_are_included(live: Path, run: Runner) 
     inside = config_map("inextra")
     inside["metadata"]["namespace"] = "extra"
     write(live, "wide", {**role, "rules": []}, extra, inside)
-    assert set(rows(run, "diff minikube")) == {
-        "ClusterRole r",
-        "ConfigMap extra/inextra",
-        "Namespace extra",
-    }
+    assert set(rows(run, "diff minikube")) == {"ClusterRole r", "ConfigMap extra/inextra", "Namespace extra"}
 
 
 def test_d5_the_exit_code_tells_whether_anything_differs(live: Path, run: Runner) -> None:

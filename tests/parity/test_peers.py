@@ -117,10 +117,7 @@ def test_peers_12_every_image_of_an_environment_is_listed_once(demo: Path, run: 
     workload["spec"]["template"]["spec"]["initContainers"] = [first]
     write_tree(demo, {"components/shop.yaml": to_yaml(workload)})
     write_tree(demo, {"components/again.yaml": to_yaml(deployment("again", image="busybox:1"))})
-    write_tree(
-        demo,
-        {"environments/gke/patches/again.yaml": to_yaml(deployment("again", image="busybox:2"))},
-    )
+    write_tree(demo, {"environments/gke/patches/again.yaml": to_yaml(deployment("again", image="busybox:2"))})
     assert run.ok("images minikube -o name").split() == ["busybox:1", f"registry.example.org/shop@{digest}"]
     assert run.ok("images gke -c again -o name").split() == ["busybox:2"]
     busy, shop = run("images minikube -o json").json["images"]

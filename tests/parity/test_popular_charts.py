@@ -483,12 +483,7 @@ CASES = {
         "global: {leaf: false}\n",
         "global: {registry: prod.example}\nmiddle: {leaf: {enabled: true, text: prod}}\n",
     ),
-    "runs": (
-        RUNS,
-        "schedules: {hourly: '0 * * * *'}\n",
-        "schedules: {nightly: null}\n",
-        "migrate: false\n",
-    ),
+    "runs": (RUNS, "schedules: {hourly: '0 * * * *'}\n", "schedules: {nightly: null}\n", "migrate: false\n"),
     "files": (FILES, "{}\n", "dashboards: false\n", "mode: 0755\n"),
     "scalars": (
         SCALARS,

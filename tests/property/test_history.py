@@ -83,11 +83,7 @@ def histories(draw: st.DrawFn) -> list[Revision]:
 
 def written(revision: Revision) -> list[dict[str, object]]:
     secrets = history.secrets_of(
-        revision,
-        (b"x",) * revision.parts,
-        namespace="ml",
-        app="demo",
-        environment="gke",
+        revision, (b"x",) * revision.parts, namespace="ml", app="demo", environment="gke"
     )
     return list(secrets)
 

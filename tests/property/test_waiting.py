@@ -139,9 +139,7 @@ deeds = st.tuples(st.sampled_from(["apply", "delete", "expire", "break"]), st.in
 
 
 @given(history=st.lists(deeds, max_size=12))
-def test_whatever_becomes_of_watches_the_last_look_is_the_truth(
-    history: list[tuple[str, int]],
-) -> None:
+def test_whatever_becomes_of_watches_the_last_look_is_the_truth(history: list[tuple[str, int]]) -> None:
     watched = Watched(gpus=None)
     actor = Actor(watched, history)
     names = [f"web-{number}" for number in range(3)]

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from mlstack.elastic.snapshot import (
-    Decision,
-    Demand,
-    Held,
-    Job,
-    Node,
-    ScalePlan,
-    Snapshot,
-    Trainer,
-    Vector,
-)
+from mlstack.elastic.snapshot import Decision, Demand, Held, Job, Node, ScalePlan, Snapshot, Trainer, Vector
 
 TICK_MS = 5_000
 

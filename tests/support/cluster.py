@@ -201,12 +201,7 @@ class TestCluster:
         return User(name=f"system:serviceaccount:{namespace}:{name}", token=token)
 
     def request(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        content_type: str = "",
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, content_type: str = ""
     ) -> Json:
         """Send one request as the admin; see `ApiClient.request`."""
         return self.api.request(method, path, body, content_type=content_type)
@@ -253,11 +248,7 @@ class TestCluster:
         self.wait_for_service_account(name)
 
     def kubectl(
-        self,
-        *arguments: str | Path,
-        input: str | None = None,
-        user: User | None = None,
-        check: bool = True,
+        self, *arguments: str | Path, input: str | None = None, user: User | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run the built kubectl on this cluster.
 

@@ -81,7 +81,5 @@ def _bring_up_loopback() -> None:
 
 def _set_address(control: socket.socket, request: int, address: str, name: bytes = b"lo:1") -> None:
     fcntl.ioctl(
-        control,
-        request,
-        struct.pack("16sHH4s16x", name, socket.AF_INET, 0, socket.inet_aton(address)),
+        control, request, struct.pack("16sHH4s16x", name, socket.AF_INET, 0, socket.inet_aton(address))
     )

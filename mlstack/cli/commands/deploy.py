@@ -172,12 +172,7 @@ def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
 
 
 def _run_several(
-    session: Session,
-    names: list[str],
-    plan_one: Callable[..., ApplyPlan],
-    verb: str,
-    *,
-    always: bool = False,
+    session: Session, names: list[str], plan_one: Callable[..., ApplyPlan], verb: str, *, always: bool = False
 ) -> int:
     """Plan a run for each of several environments, ask once, then carry them out in their order."""
     plans: list[ApplyPlan] = []

@@ -131,9 +131,7 @@ prototype = Family("prototype", "Prototypes: what components are made from.")
 def install(
     session: Session,
     names: Sequence[str] = word(
-        "[REGISTRY/PACKAGE[@VERSION]]...",
-        "Packages; `@^1.2`, a branch, commit or digest too.",
-        installable,
+        "[REGISTRY/PACKAGE[@VERSION]]...", "Packages; `@^1.2`, a branch, commit or digest too.", installable
     ),
     env: str | None = option("--env ENV", "Only for this environment."),
     frozen: bool = option("--frozen", "Change no file but vendor/; the lock must fit."),

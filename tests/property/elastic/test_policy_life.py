@@ -210,11 +210,7 @@ def belated(snapshot: Snapshot, scale_plan: ScalePlan) -> ScalePlan:
         if old is None or old.is_admitted != (job.state != "waiting"):
             reason = Reason(cause="steady", text="of an old plan")
             old = Decision(
-                job=job.key,
-                target=len(live),
-                is_admitted=job.state != "waiting",
-                hints={},
-                reasons=(reason,),
+                job=job.key, target=len(live), is_admitted=job.state != "waiting", hints={}, reasons=(reason,)
             )
         victims = tuple(name for name in old.victims if name in live)
         room_left = max(0, old.target - len(live) + len(victims))

@@ -14,13 +14,7 @@ from mlstack.app import files
 from mlstack.app.app import Component, Manifest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.components import Overrides, parse_set
-from mlstack.errors import (
-    ConfigError,
-    MlstackError,
-    NotFoundError,
-    RegistryError,
-    SchemaError,
-)
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, SchemaError
 from mlstack.render import render
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, built, installed_app, of_kind, own, vendored

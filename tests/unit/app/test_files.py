@@ -88,11 +88,7 @@ LOCK = Lock(
         LockedRegistry(name="k", address="bundled"),
         LockedRegistry(name="z", address="u", retired=RETIRED),
     ),
-    packages=(
-        locked("a", "0.9.0"),
-        locked("a", "0.10.0"),
-        locked("b", "1.0"),
-    ),
+    packages=(locked("a", "0.9.0"), locked("a", "0.10.0"), locked("b", "1.0")),
 )
 
 

@@ -217,24 +217,14 @@ ONCE = {"data": {"b": "1"}}
         (live_of(OURS, EDIT), [{"data": {"a": "1"}}, {"data": {"b": "0"}}], {}, EDITED),
         (live_of(OURS, EDIT), [ONCE], {"manifest": {"data": {"a": "1", "b": "1"}}}, NOTHING),
         (live_of(OURS, OPERATOR), [ONCE], {}, ([], ["operator data.b"])),
-        (
-            live_of(OURS, EDIT, OPERATOR),
-            [ONCE],
-            {},
-            ([], ["kubectl-edit data.b", "operator data.b"]),
-        ),
+        (live_of(OURS, EDIT, OPERATOR), [ONCE], {}, ([], ["kubectl-edit data.b", "operator data.b"])),
         (
             live_of(OURS, OPERATOR),
             [ONCE],
             {"policy": ConflictPolicy(force=read_list("data.b"))},
             (["operator data.b"], []),
         ),
-        (
-            live_of(OURS, OPERATOR),
-            [ONCE],
-            {"policy": ConflictPolicy(forced=True)},
-            (["operator data.b"], []),
-        ),
+        (live_of(OURS, OPERATOR), [ONCE], {"policy": ConflictPolicy(forced=True)}, (["operator data.b"], [])),
         (live_of(OURS, EDIT), [ONCE], {"policy": ConflictPolicy(ignore=read_list("data.b"))}, NOTHING),
         (live_of(OURS, EDIT), [ONCE], {"spare": [("f:data", "f:b")]}, ([], ["kubectl-edit data.b"])),
         (

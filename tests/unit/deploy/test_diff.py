@@ -32,12 +32,7 @@ class Busy(MemoryCluster):
         self.times = times
 
     def apply(
-        self,
-        obj: Mapping[str, Any],
-        *,
-        manager: str = MANAGER,
-        force: bool = False,
-        dry_run: bool = False,
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
     ) -> Applied:
         if dry_run and self.times and obj["kind"] == "ConfigMap":
             self.times -= 1

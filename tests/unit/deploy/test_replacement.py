@@ -229,10 +229,7 @@ def stateful_set(
             "volumeClaimTemplates": [
                 {
                     "metadata": {"name": "data"},
-                    "spec": {
-                        "accessModes": ["ReadWriteOnce"],
-                        "resources": {"requests": {"storage": size}},
-                    },
+                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
                 }
             ],
         },

@@ -150,11 +150,7 @@ HOOK = {
 ENDPOINT = {
     "apiVersion": "discovery.k8s.io/v1",
     "kind": "EndpointSlice",
-    "metadata": {
-        "name": "web",
-        "namespace": "default",
-        "labels": {"kubernetes.io/service-name": "web"},
-    },
+    "metadata": {"name": "web", "namespace": "default", "labels": {"kubernetes.io/service-name": "web"}},
     "addressType": "IPv4",
     "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}],
 }

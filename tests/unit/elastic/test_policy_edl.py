@@ -181,8 +181,7 @@ AGREED = {
     "room of pods on their way out is used": (
         100,
         replace(
-            cluster(job("a", 1), nodes=(request(10, 99),)),
-            arriving=(Held(node="n0", request=request(4)),),
+            cluster(job("a", 1), nodes=(request(10, 99),)), arriving=(Held(node="n0", request=request(4)),)
         ),
         [6],
     ),

@@ -136,9 +136,7 @@ def test_other_answers_are_answers(error: MlstackError) -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [ForbiddenError("no right"), ObjectNotFoundError("no kind", what="kind")],
-    ids=["rights", "kind"],
+    "error", [ForbiddenError("no right"), ObjectNotFoundError("no kind", what="kind")], ids=["rights", "kind"]
 )
 def test_a_server_that_has_just_started_may_not_know_everything_yet(error: MlstackError) -> None:
     waiting = Waiting()

@@ -8,14 +8,7 @@ import pytest
 
 from mlstack.errors import ConfigError
 from mlstack.objects import kube_object
-from mlstack.objects.kube_object import (
-    Kinds,
-    KubeObject,
-    ListType,
-    Schema,
-    list_type_of,
-    normalised,
-)
+from mlstack.objects.kube_object import Kinds, KubeObject, ListType, Schema, list_type_of, normalised
 from mlstack.validate.validate import load_schemas
 from mlstack.yaml.write import same
 from tests.generate import kubernetes_schemas

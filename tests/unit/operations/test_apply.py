@@ -8,13 +8,7 @@ import pytest
 
 from mlstack.deploy import history
 from mlstack.deploy.changes import ApplyOptions, Interrupted, RunEvent, RunResult
-from mlstack.errors import (
-    ConfigError,
-    ConflictError,
-    InvalidError,
-    MlstackError,
-    ObjectNotFoundError,
-)
+from mlstack.errors import ConfigError, ConflictError, InvalidError, MlstackError, ObjectNotFoundError
 from mlstack.kube.client import Applied, ObjectRef
 from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster

@@ -326,10 +326,7 @@ def test_a_readiness_gate_says_what_it_waits_for() -> None:
 def test_of_the_old_pods_of_a_stateful_set_the_one_is_named_that_is_stuck_for_good() -> None:
     labels = {"controller-revision-hash": "old"}
     broken = [{"name": "main", "state": {"waiting": {"reason": "InvalidImageName"}}}]
-    pods = [
-        unscheduled(name="s-0", labels=labels),
-        pod("s-1", labels=labels, containerStatuses=broken),
-    ]
+    pods = [unscheduled(name="s-0", labels=labels), pod("s-1", labels=labels, containerStatuses=broken)]
     status = {"updateRevision": "new", "currentRevision": "old", "replicas": 2}
     readiness = judge("apps/v1", "StatefulSet", pods=pods, spec={"replicas": 2}, status=status)
     assert "old pod s-1 is stuck (container main: InvalidImageName)" in readiness.reason

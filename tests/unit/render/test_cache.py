@@ -47,9 +47,7 @@ CHANGED = [{"b": 2, "c": "ü"}, {"c": "ü", "b": 1}, 1, 1.0, "1", True, None, [1
 
 
 @pytest.mark.parametrize(
-    "variables",
-    [{"name": "dnn"}, *({"params": {"a": value, "token": None}} for value in CHANGED)],
-    ids=repr,
+    "variables", [{"name": "dnn"}, *({"params": {"a": value, "token": None}} for value in CHANGED)], ids=repr
 )
 def test_what_templates_read_decides(variables: Mapping[str, Any]) -> None:
     assert stored().get("cnn", PROTOTYPE, {**VARIABLES, **variables}) is None

@@ -17,7 +17,7 @@ DEPLOYMENT = {
             "containers": [
                 {"name": "a", "args": ["--port=80", "a: b"], "env": []},
                 {"name": "b", "ports": [{"containerPort": 80}]},
-            ],
+            ]
         },
     },
 }
