@@ -269,3 +269,8 @@ class Table(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+def percent_encoded(match: re.Match[str]) -> str:
+    """Write what matches as addresses have it: `:` is `%3A`."""
+    return "".join(f"%{byte:02X}" for byte in match[0].encode())

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from mlstack.app import layout
+from mlstack import __version__
+from mlstack.app import edit, layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import decode, to_map
+from mlstack.app.document import API_VERSION, decode, to_map
+from mlstack.app.document import read as read_document
 from mlstack.app.environment import ApprovedDifference, ClusterSnapshot, reading_snapshot
 from mlstack.app.prototype import Need, map_references, shown_secret
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import Record, dataclass, row
-from mlstack.errors import UsageError
-from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd
+from mlstack.errors import ODD, UsageError, YamlError
+from mlstack.names import percent_encoded
+from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, belongs_to, kinds_of_crd, label_of
 from mlstack.objects.masking import MASK
 from mlstack.objects.references import templates
 from mlstack.objects.resources import is_gpu, requests
 from mlstack.render import render
 from mlstack.render.component import unpacked
-from mlstack.yaml import read
+from mlstack.yaml import read, write
 from mlstack.yaml.write import same
 
 if TYPE_CHECKING:
@@ -438,3 +445,119 @@ def _approve(app: AppDir, rows: Sequence[MatrixRow], reason: str) -> str:
             return ""
         app.write({edited.file: edited.text})
     return edited.file
+
+
+# --- exports: a folder with one file an object, for GitOps, and an index of them ---
+
+
+class ExportResult(Record):
+    """The manifests of an environment in a folder, as they were written, or would be."""
+
+    folder: str
+    count: int  # of objects
+    # `missing`, `changed` or `stale` (of an object that is gone), by file
+    differences: Mapping[str, Literal["missing", "changed", "stale"]]
+    notes: tuple[str, ...] = ()
+
+
+def export(
+    app: AppDir,
+    environment: str,
+    *,
+    into: Path,
+    suffix: str = "yaml",
+    components: Sequence[str] = (),
+    overrides: Overrides | None = None,
+    check: bool = False,
+) -> ExportResult:
+    """Write one file an object (`yaml` or `json`), and an index of them, into a folder; or only `check` it.
+
+    The index has no suffix that tools take for a manifest. It says where each object comes from, and what the
+    files were last written by: it stays as it is while they do. Other arguments are as of `render.load`.
+    """
+    state = render.load(app, environment, components=components, overrides=overrides)
+    objects = {into / file: obj for obj, file in zip(state.objects, _file_names(state, suffix), strict=True)}
+    write_object = write.to_yaml if suffix == "yaml" else write.to_json
+    files = {file: write_object(dict(obj.data)).encode() for file, obj in objects.items()}
+    rows: dict[Path, Literal["missing", "changed", "stale"]] = {
+        file: "changed" if file.exists() else "missing"
+        for file, content in files.items()
+        if not file.is_file() or file.read_bytes() != content
+    }
+    stale = _stale(into, files, state, components)
+    rows |= dict.fromkeys(stale, "stale")
+    index = into / f"mlstack.{label_of(environment)}.index"
+    known = _indexed(index)
+    others = {file: known[file] for file in known if components and file.split("/")[0] not in state.known_as}
+    entries = dict(sorted((others | dict(_entries(objects, into))).items()))
+    if rows or entries != known:
+        files[index] = write.to_yaml({**_provenance(app, state), "files": entries}).encode()
+        rows[index] = "changed" if index.exists() else "missing"
+    if not check:
+        private = [file for file, obj in objects.items() if obj.kind == "Secret"]
+        edit.write_files(files, private=private, delete=stale)
+    differences = {str(file): word for file, word in rows.items()}
+    return ExportResult(folder=str(into), count=len(objects), differences=differences, notes=state.notes)
+
+
+def _provenance(app: AppDir, state: DesiredState) -> dict[str, Any]:
+    """Say what files are made of and by: the commit, if there is one, and the packages with their digests."""
+    from mlstack.deploy.target import git_state
+
+    git = git_state(app.root)
+    packages = {f"{locked.full_name}@{locked.version}": locked.digest for locked in app.lock.packages}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Export",
+        "app": state.app,
+        "environment": state.environment,
+        "mlstack": __version__,
+        **({"commit": git.commit, "dirty": bool(git.changed)} if git.commit else {}),
+        **({"packages": packages} if packages else {}),
+    }
+
+
+def _indexed(index: Path) -> Mapping[str, Any]:
+    """Read the entries of an index, by file; none where it is not there, or is none."""
+    with suppress(OSError, YamlError, *ODD):
+        entries = read_document(index.read_bytes(), file=str(index)).value["files"]
+        return {str(file): entries[file] for file in entries}
+    return {}
+
+
+def _entries(objects: Mapping[Path, KubeObject], folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for file, obj in objects.items():
+        source = obj.source.file if obj.source else ""
+        yield file.relative_to(folder).as_posix(), {"object": str(obj.identity), "source": source}
+
+
+def _stale(
+    folder: Path, files: Collection[Path], state: DesiredState, components: Collection[str]
+) -> list[Path]:
+    """Find what an earlier export of the environment, or of `components`, wrote of objects that are gone."""
+    stale = []
+    for path in sorted({*folder.glob("*/*_*.yaml"), *folder.glob("*/*_*.json")} - {*files}):
+        with suppress(OSError, YamlError, *ODD):
+            data = read_document(path.read_bytes(), file=str(path)).value
+            is_own = belongs_to(data, app=state.app, environment=state.environment)
+            if is_own and (not components or path.parent.name in state.known_as):
+                stale.append(path)
+    return stale
+
+
+_LONGEST_FILE = 180  # bytes, of 255: a temporary name is longer
+
+
+def _file_names(state: DesiredState, suffix: str) -> Iterator[str]:
+    """Give the file of each object: by component, kind, namespace and name.
+
+    Names of some kinds (roles, bindings) hold any character but `/` and `%`. What two names must differ in on
+    every system, and must not be lost, is written as in addresses: `a:b` is `a%3Ab`.
+    """
+    for obj in state.objects:
+        kind = f"{obj.kind}.{obj.group}" if obj.group else obj.kind
+        parts = [kind.lower(), *([obj.namespace] if obj.namespace else []), obj.name]
+        name = "_".join(re.sub(r"[^a-z0-9.-]", percent_encoded, part) for part in parts)
+        if len(name) > _LONGEST_FILE:
+            name = f"{name[: _LONGEST_FILE - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+        yield f"{obj.component or '_'}/{name}.{suffix}"

@@ -1,6 +1,7 @@
 """Rows S: `render` and `validate`, which need no cluster."""
 
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
 from tests.support.deploying import crd
 
+PACKAGES = ["ours/base@1.0.0", "ours/tools@1.2.0"]
+FRONT, BACK = (f"{name}/configmap_default_{name}.yaml" for name in ("front", "back"))
 DEPLOYMENT = """\
 apiVersion: apps/v1
 kind: Deployment
@@ -85,6 +88,35 @@ def test_s6_render_and_validate_need_no_cluster(demo: Path, run: Runner) -> None
     assert run.clusters == {}
 
 
+def test_s7_a_folder_holds_a_file_an_object_with_an_index_and_can_be_checked(demo: Path, run: Runner) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    run.play("""
+        render --all | 2 | --out DIR
+        render gke --check | 2 | --out DIR
+        render --all --out out --check | 1 | missing  out/gke/front/configmap_default_front.yaml
+        render --all --out out
+        render --all --out out --check | 0 | out/minikube is up to date
+    """)
+    written = read_tree(demo / "out")
+    index = yaml.safe_load(written["gke/mlstack.gke.index"])
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
+    assert (index["commit"], index["dirty"], [*index["packages"]]) == (commit, False, PACKAGES)
+    source = "vendor/ours/tools@1.2.0/web/templates/page.yaml.j2"
+    assert index["files"] == {FRONT: {"object": "ConfigMap default/front", "source": source}}
+    run.ok("param set front color green --env gke")
+    assert (
+        run("render --all --out out --check").out
+        == f"changed  out/gke/{FRONT}\nchanged  out/gke/mlstack.gke.index\n"
+    )
+    assert read_tree(demo / "out") == written
+    run.play("generate web back --image caddy\nrender gke -c back --out out/gke")
+    assert yaml.safe_load(read_tree(demo / "out")["gke/mlstack.gke.index"])["files"].keys() == {FRONT, BACK}
+    run.play("component rm back\nrender gke --out out/gke | 0 | removed what is gone")
+    assert read_tree(demo / "out").keys() == written.keys()
+
+
 def test_s9_unknown_fields_are_reported_with_line_and_nearest_name(demo: Path, run: Runner) -> None:
     write_tree(demo, {"components/shop.yaml": DEPLOYMENT})
     faults = run("validate gke")
@@ -101,10 +133,8 @@ def test_s10_all_faults_are_listed(demo: Path, run: Runner) -> None:
 
 @pytest.mark.parametrize("verb", ["render", "images", "status", "validate", "apply", "delete", "diff"])
 def test_s11_a_word_too_many_is_an_error(demo: Path, run: Runner, verb: str) -> None:
-    """Where several environments may be named, a further word is one that there is not."""
-    refused = run(f"{verb} gke more")
-    several = verb != "render" and "`more`" in refused.err
-    assert (refused.code, refused.out, run.clusters) == (4 if several else 2, "", {})
+    refused = run(f"{verb} gke more")  # where several environments may be named, it is one that there is not
+    assert (refused.code, refused.out, run.clusters) == (4 if "`more`" in refused.err else 2, "", {})
 
 
 def test_s8_validate_asks_the_server_and_its_definitions_on_request(

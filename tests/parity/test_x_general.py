@@ -270,7 +270,7 @@ MISTAKES = {
         (
             "nope",
             "env nope",
-            "render gke more",
+            "render gke minikube",
             "render gke --nope",
             "render gke -o nope",
             "render gke --set nonsense",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,12 @@ from mlstack.cli.options import GIVEN, option, policy_sets
 from mlstack.cli.output import escaped, json_escaped, say, write
 from mlstack.cli.page import document, emit_objects
 from mlstack.cli.ports import Session, operations, read_text
-from mlstack.errors import ODD, ConfigError, UsageError, YamlError
-from mlstack.names import listed
+from mlstack.errors import ConfigError, UsageError
+from mlstack.names import listed, percent_encoded
 from mlstack.objects import masking
 
 if TYPE_CHECKING:
-    from mlstack.objects.kube_object import DesiredState, KubeObject
+    from mlstack.operations.render import ExportResult
 
 top = Family()
 images = Family(
@@ -34,102 +33,53 @@ images = Family(
 policies = Family("policy", "What `validate --policy` asks of objects, with the reason and the fix of each.")
 
 
-OUT_DIR = option("--out DIR", "Write one file an object into a folder; remove those of what is gone.")
+OUT_DIR = option(
+    "--out DIR",
+    "Write one file an object into a folder, with an index; remove those of what is gone. Several"
+    " environments get a folder each in it.",
+)
 
 
 @top.command(
-    takes=f"env components {GIVEN} out folder object_output",
-    examples=["gke -c cnn", "gke --out manifests/", "gke --out manifests/ --check"],
+    takes=f"envs every components {GIVEN} out folder object_output",
+    examples=["gke -c cnn", "gke --out manifests/", "--all --out manifests/ --check"],
 )
 def render(
     session: Session,
     out: Path | None = OUT_DIR,
-    check: bool = option(
-        "--check", "Write nothing; exit with 1 where `--out` is not as it would be written."
-    ),
+    check: bool = option("--check", "Write nothing; exit with 1 where `--out` is not up to date."),
     show_secrets: bool = option("--show-secrets", "Print secrets on a terminal too."),
 ) -> int:
     """Print the Kubernetes objects of an environment; needs no cluster."""
-    from mlstack.app import edit
     from mlstack.render import render
 
-    options = session.options
-    state = session.call(render.load, environment=session.environment(options.env))
-    if out is None and check:
-        raise UsageError("`--check` looks at a folder", hint="mlstack render ENV --out DIR --check")
+    names, output = session.environments(), session.options.output
+    if out is None and (check or names is not None):
+        what = "`--check` looks at a folder" if check else "several environments are written to folders"
+        raise UsageError(what, hint="--out DIR")
+    name = session.environment(session.only_environment) if names is None else ""
     if out is None:
-        return emit_objects(state, options.output, show_secrets=show_secrets)
-    if options.output == "name":
+        state = session.call(render.load, environment=name)
+        return emit_objects(state, output, show_secrets=show_secrets)
+    if output == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
-    files = _object_files(state.objects, options.output)
-    stale = _stale(out, files, state, options.components)
-    if check:
-        return _checked(out, files, stale)
-    edit.write_files(
-        {out / path: content for path, (_, content) in files.items()},
-        private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
-        delete=stale,
-    )
-    gone = f"; removed what is gone: {listed(list(map(str, stale)))}" if stale else ""
-    say(*(f"note: {note}" for note in state.notes), f"objects written to {out}: {len(files)}{gone}")
-    return 0
+    places = {name: out} if names is None else {name: out / name for name in names}
+    export = partial(session.call, operations.render.export, suffix=output)
+    return max(_told(export(environment=name, into=place), check=check) for name, place in places.items())
 
 
-def _stale(
-    out: Path, files: Collection[Path], state: DesiredState, components: Collection[str]
-) -> list[Path]:
-    """Find what an earlier export of the environment, or of `components`, wrote of objects that are gone."""
-    from mlstack.app import document
-    from mlstack.objects.kube_object import belongs_to
-
-    stale = []
-    for path in sorted({*out.glob("*/*_*.yaml"), *out.glob("*/*_*.json")} - {out / path for path in files}):
-        with suppress(OSError, YamlError, *ODD):
-            data = document.read(path.read_bytes(), file=str(path)).value
-            is_own = belongs_to(data, app=state.app, environment=state.environment)
-            if is_own and (not components or path.parent.name in state.known_as):
-                stale.append(path)
-    return stale
-
-
-def _checked(out: Path, files: Mapping[Path, tuple[KubeObject, bytes]], stale: Collection[Path]) -> int:
-    """Tell which files of an export are missing, changed or stale; gives 1 if any is."""
-    wanted = {out / path: content for path, (_, content) in files.items()}
-    words = {path: "changed" if path.exists() else "missing" for path in wanted}
-    rows = {path: words[path] for path in wanted if not path.is_file() or path.read_bytes() != wanted[path]}
-    rows |= dict.fromkeys(stale, "stale")
-    if rows:
-        write("\n".join(f"{word:<8} {path}" for path, word in sorted(rows.items())))
-    say(f"{out} is not up to date: the same command without --check" if rows else f"{out} is up to date")
-    return int(bool(rows))
-
-
-_LONGEST_FILE = 180  # bytes, of 255: a temporary name is longer
-
-
-def _percent_encoded(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in match[0].encode())
-
-
-def _object_files(objects: Sequence[KubeObject], suffix: str) -> dict[Path, tuple[KubeObject, bytes]]:
-    """Give one file an object (`yaml` or `json`), named by component, kind, namespace and name.
-
-    Names of some kinds (roles, bindings) hold any character but `/` and `%`. What two names must differ in on
-    every system, and must not be lost, is written as in addresses: `a:b` is `a%3Ab`.
-    """
-    from mlstack.yaml import write
-
-    write_object = write.to_yaml if suffix == "yaml" else write.to_json
-    files = {}
-    for manifest in objects:
-        kind = f"{manifest.kind}.{manifest.group}" if manifest.group else manifest.kind
-        parts = [kind.lower(), *([manifest.namespace] if manifest.namespace else []), manifest.name]
-        name = "_".join(re.sub(r"[^a-z0-9.-]", _percent_encoded, part) for part in parts)
-        if len(name) > _LONGEST_FILE:
-            name = f"{name[: _LONGEST_FILE - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-        file = Path(manifest.component or "_", f"{name}.{suffix}")
-        files[file] = (manifest, write_object(dict(manifest.data)).encode())
-    return files
+def _told(result: ExportResult, *, check: bool) -> int:
+    """Tell what an export wrote, or would write; gives 1 for a folder that is not up to date."""
+    rows, stale = result.differences, [file for file, word in result.differences.items() if word == "stale"]
+    gone = f"; removed what is gone: {listed(stale)}" if stale else ""
+    written = f"objects written to {result.folder}: {result.count}{gone}"
+    if check and rows:
+        write("\n".join(f"{word:<8} {file}" for file, word in sorted(rows.items())))
+        written = f"{result.folder} is not up to date: the same command without --check"
+    elif check:
+        written = f"{result.folder} is up to date"
+    say(*(f"note: {note}" for note in result.notes), written)
+    return int(check and bool(rows))
 
 
 @top.command(
@@ -346,7 +296,7 @@ def _sarif_result(fault: Mapping[str, Any], ids: Sequence[str], environment: str
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": re.sub(r"[^A-Za-z0-9._~/@+-]", _percent_encoded, file)},
+                    "artifactLocation": {"uri": re.sub(r"[^A-Za-z0-9._~/@+-]", percent_encoded, file)},
                     **({"region": {"startLine": line}} if line else {}),
                 },
                 "logicalLocations": [{"fullyQualifiedName": full_name, "kind": "object"}],

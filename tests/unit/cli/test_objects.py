@@ -10,6 +10,7 @@ from tests.support.cli import Runner
 from tests.support.registry import small_app
 
 KINDS = ("configmap", "secret")
+INDEX = "mlstack.gke.index"
 
 
 @pytest.fixture
@@ -25,6 +26,7 @@ def test_folder_gets_one_file_an_object(run: Runner, tmp_path: Path) -> None:
     stream = run.ok("render gke")
     run.ok("render", "gke", "--out", str(tmp_path / "out"))
     files = read_tree(tmp_path / "out")
+    assert files.pop(INDEX)
     assert list(files) == [f"shop.front/{kind}_default_front.yaml" for kind in KINDS]
     assert b"---\n".join(files.values()).decode() == stream
 
@@ -40,11 +42,12 @@ def test_files_of_what_is_gone_go_from_a_folder(run: Runner, tmp_path: Path) -> 
     (out / "shop.front/configmap_default_front.yaml").unlink()
     before, checked = read_tree(out), run(f"render gke --out {out} --check")
     words = [line.split()[0] for line in checked.out.splitlines()]
-    assert (words, checked.code) == (["stale", "missing", "changed"], 1)
+    assert (words, checked.code) == (["changed", "stale", "missing", "changed"], 1)
     assert read_tree(out) == before
     assert "removed" not in run(f"render gke -c shop.front --out {out}").err
     assert f"objects written to {out}: 2; removed what is gone: {out}" in run(f"render gke --out {out}").err
-    assert read_tree(out).keys() == {*others, *(f"shop.front/{kind}_default_front.yaml" for kind in KINDS)}
+    own = {INDEX, *(f"shop.front/{kind}_default_front.yaml" for kind in KINDS)}
+    assert read_tree(out).keys() == {*others, *own}
     run.play(
         f"render gke --check | 2\nrender gke -o json --out {out} --check | 1\nrender gke --out {out} --check"
     )
@@ -57,6 +60,7 @@ def test_every_object_has_a_file_of_its_own_on_every_system(run: Runner, tmp_pat
     write_tree(Path(), {"components/roles.yaml": "---\n".join(roles)})
     run.ok("render", "gke", "-c", "roles", "--out", str(tmp_path / "out"))
     files = read_tree(tmp_path / "out")
+    del files[INDEX]
     assert len({name.casefold() for name in files}) == len(roles)
     assert "roles/clusterrole.rbac.authorization.k8s.io_a%3Ab.yaml" in files
     assert "roles/clusterrole.rbac.authorization.k8s.io_a-b.yaml" in files
@@ -74,7 +78,7 @@ def test_folder_can_hold_json_and_no_names(run: Runner, tmp_path: Path) -> None:
     assert run("render", "gke", "--out", str(tmp_path / "out"), "-o", "name").code == 2
     assert not (tmp_path / "out").exists()
     run.ok("render", "gke", "--out", str(tmp_path / "out"), "-o", "json")
-    assert all(name.endswith(".json") for name in read_tree(tmp_path / "out"))
+    assert all(name.endswith(".json") for name in read_tree(tmp_path / "out") if name != INDEX)
 
 
 def test_data_is_on_stdout_and_notes_on_stderr(run: Runner) -> None:

@@ -17,8 +17,8 @@ from mlstack.operations.params import ParamList, ParamRow
 from mlstack.operations.status import ComponentStatus, ObjectStatus, PodStatus, StatusResult
 from mlstack.readiness.rule import State
 
-# Shown by other means: objects as manifests, plans by their report.
-NO_VIEW = {"Component", "DesiredState", "ApplyPlan", "ApplyPlan | str", "UnlockPlan"}
+# Shown by other means: objects as manifests or files, plans by their report.
+NO_VIEW = {"Component", "DesiredState", "ExportResult", "ApplyPlan", "ApplyPlan | str", "UnlockPlan"}
 
 
 def result_types() -> Iterator[str]:
