@@ -482,7 +482,7 @@ def export(
     rows: dict[Path, Literal["missing", "changed", "stale"]] = {
         file: "changed" if file.exists() else "missing"
         for file, content in files.items()
-        if not file.is_file() or file.read_bytes() != content
+        if not _holds(file, content)
     }
     stale = _stale(into, files, state, components)
     rows |= dict.fromkeys(stale, "stale")
@@ -498,6 +498,12 @@ def export(
         edit.write_files(files, private=private, delete=stale)
     differences = {str(file): word for file, word in rows.items()}
     return ExportResult(folder=str(into), count=len(objects), differences=differences, notes=state.notes)
+
+
+def _holds(file: Path, content: bytes) -> bool:
+    with suppress(OSError):  # what may not be read is written anew
+        return file.is_file() and file.read_bytes() == content
+    return False
 
 
 def _provenance(app: AppDir, state: DesiredState) -> dict[str, Any]:

@@ -22,7 +22,7 @@ LINES = {
     "importers": 2894,
     "kube": 3241,
     "objects": 2876,
-    "operations": 7588,
+    "operations": 7594,
     "readiness": 3221,
     "registries": 4138,
     "render": 3465,
@@ -32,7 +32,7 @@ LINES = {
     "yaml": 1607,
 }
 MODULES = 173
-LINES_OF_PRODUCT = 71_012
+LINES_OF_PRODUCT = 71_018
 LINES_OF_TESTS = 78_151
 MOST_LINES_OF_A_MODULE = 600
 MOST_LINES_OF_A_FUNCTION = 40
