@@ -189,15 +189,15 @@ class Session:
         give the app's order, or the `reverse`.
         """
         words = self.options.envs if words is None else words
+        if self.options.every and words:
+            raise UsageError("`--all` and names exclude each other", hint="leave one of them out")
+        if not self.options.every and len(words) < 2 and not any(map(is_pattern, words)):
+            return None
         every = self.app.environment_names[:: -1 if reverse else 1]
         if self.options.every:
-            if words:
-                raise UsageError("`--all` and names exclude each other", hint="leave one of them out")
             if not every:
                 raise NotFoundError("the app has no environment", hint="mlstack env add NAME")
             return list(every)
-        if len(words) < 2 and not any(map(is_pattern, words)):
-            return None
         chosen: dict[str, None] = {}
         for word in words:
             names = [name for name in every if fnmatchcase(name, word)] if is_pattern(word) else [word]

@@ -340,8 +340,8 @@ def diff(
         ClusterError: the cluster cannot be asked, is another one, or refuses an object; in the last case
             `partial` is the report.
     """
-    with resolved_after(prior, target, opener) as place, guard.explaining_rights(place, writing=False):
-        changes = diff_environment(place, options).changes
+    with resolved_after(prior, target, opener) as resolved, guard.explaining_rights(resolved, writing=False):
+        changes = diff_environment(resolved, options).changes
     result = report(changes)
     if fault := refusal_error(changes.changes, "invalid"):
         fault.partial = result

@@ -107,7 +107,7 @@ def _schema_faults(
     from mlstack.readiness.rule import need_text
     from mlstack.validate.validate import deprecations, load_schemas, validate_objects
 
-    crds = [*_definitions(app, state.objects), *(snapshot.definitions if snapshot else ()), *definitions]
+    crds = [*_definitions(app, state), *(snapshot.definitions if snapshot else ()), *definitions]
     needs = {key: need for key, need in _needs(app, state, snapshot, definitions).items() if need}
     needed = {need.kind for need in needs.values()}
     faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds, needed=needed)
@@ -207,12 +207,12 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener) -> V
         note = f"`{target.environment}` has no history in its cluster: nothing that was applied is known"
         return row(ValidateResult, result, notes=(*result.notes, note))
     newest, minor = revisions[-1], int(result.kubernetes_version.partition(".")[2])
-    objects = past.load(newest).objects
-    crds = _definitions(target.app, objects)
+    applied = past.load(newest)
+    crds = _definitions(target.app, applied)
     reported = {(fault.object, fault.path, fault.message) for fault in result.faults}
     left = [
         replace(fault, message=f"{fault.message} (in revision {newest.number})", where=None)
-        for fault in deprecations(objects, minor, definitions=crds, is_live=True)
+        for fault in deprecations(applied.objects, minor, definitions=crds, is_live=True)
         if (fault.object, fault.path, fault.message) not in reported
     ]
     note = f"revision {newest.number}, the last applied, was looked at too"
@@ -252,23 +252,24 @@ def _against(snapshot: ClusterSnapshot | None, state: DesiredState) -> Iterator[
     yield from over_quota(state.objects, limits_beside(snapshot, state.objects, state.namespace))
 
 
-def _definitions(app: AppReader, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:
+def _definitions(app: AppReader, state: DesiredState) -> list[Mapping[str, Any]]:
     """Read definitions of kinds that the render uses and lacks: of installed packages, of other components.
 
     Definitions are large: those that do not even name such a kind are not parsed.
     """
-    kinds = Kinds.builtin().with_crds(obj.data for obj in objects)
-    missing = {obj.kind for obj in objects if kinds.lookup(obj.api_version, obj.kind) is None}
+    kinds = Kinds.builtin().with_crds(obj.data for obj in state.objects)
+    missing = {obj.kind for obj in state.objects if kinds.lookup(obj.api_version, obj.kind) is None}
     texts = dict(app.vendor.crds() if missing else {})
-    for file, _, _ in app.component_files.values() if missing else ():
-        texts[file] = decode(app.files.bytes(file) or b"", file=file)
+    for name, (file, _, _) in app.component_files.items() if missing else ():
+        if name not in state.components:
+            texts[file] = decode(app.files.bytes(file) or b"", file=file)
     return [
         data
         for file, text in texts.items()
         if "CustomResourceDefinition" in text and any(kind in text for kind in missing)
         for document in read.read_documents(text, source=file)
         for _, data in unpacked(document.value)
-        if isinstance(data, Mapping) and kinds_of_crd(data)
+        if isinstance(data, Mapping) and data.get("kind") == "CustomResourceDefinition"
     ]
 
 
@@ -450,13 +451,15 @@ def _approve(app: AppDir, rows: Sequence[MatrixRow], reason: str) -> str:
 # --- exports: a folder with one file an object, for GitOps, and an index of them ---
 
 
+FileState = Literal["missing", "changed", "stale"]  # a stale one holds an object that is gone
+
+
 class ExportResult(Record):
     """The manifests of an environment in a folder, as they were written, or would be."""
 
     folder: str
     count: int  # of objects
-    # `missing`, `changed` or `stale` (of an object that is gone), by file
-    differences: Mapping[str, Literal["missing", "changed", "stale"]]
+    differences: Mapping[str, FileState]  # by file that is not, or was not, as it is wanted
     notes: tuple[str, ...] = ()
 
 
@@ -476,28 +479,28 @@ def export(
     files were last written by: it stays as it is while they do. Other arguments are as of `render.load`.
     """
     state = render.load(app, environment, components=components, overrides=overrides)
-    objects = {into / file: obj for obj, file in zip(state.objects, _file_names(state, suffix), strict=True)}
+    objects = {into / f"{_file_of(obj)}.{suffix}": obj for obj in state.objects}
     write_object = write.to_yaml if suffix == "yaml" else write.to_json
     files = {file: write_object(dict(obj.data)).encode() for file, obj in objects.items()}
-    rows: dict[Path, Literal["missing", "changed", "stale"]] = {
-        file: "changed" if file.exists() else "missing"
+    rows: dict[str, FileState] = {
+        str(file): "changed" if file.exists() else "missing"
         for file, content in files.items()
         if not _holds(file, content)
     }
     stale = _stale(into, files, state, components)
-    rows |= dict.fromkeys(stale, "stale")
+    rows |= dict.fromkeys(map(str, stale), "stale")
     index = into / f"mlstack.{label_of(environment)}.index"
     known = _indexed(index)
     others = {file: known[file] for file in known if components and file.split("/")[0] not in state.known_as}
-    entries = dict(sorted((others | dict(_entries(objects, into))).items()))
+    own = {file.relative_to(into).as_posix(): _entry(obj) for file, obj in objects.items()}
+    entries = dict(sorted((others | own).items()))
     if rows or entries != known:
         files[index] = write.to_yaml({**_provenance(app, state), "files": entries}).encode()
-        rows[index] = "changed" if index.exists() else "missing"
+        rows[str(index)] = "changed" if index.exists() else "missing"
     if not check:
         private = [file for file, obj in objects.items() if obj.kind == "Secret"]
         edit.write_files(files, private=private, delete=stale)
-    differences = {str(file): word for file, word in rows.items()}
-    return ExportResult(folder=str(into), count=len(objects), differences=differences, notes=state.notes)
+    return ExportResult(folder=str(into), count=len(objects), differences=rows, notes=state.notes)
 
 
 def _holds(file: Path, content: bytes) -> bool:
@@ -531,10 +534,8 @@ def _indexed(index: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _entries(objects: Mapping[Path, KubeObject], folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
-    for file, obj in objects.items():
-        source = obj.source.file if obj.source else ""
-        yield file.relative_to(folder).as_posix(), {"object": str(obj.identity), "source": source}
+def _entry(obj: KubeObject) -> Mapping[str, str]:
+    return {"object": str(obj.identity), "source": obj.source.file if obj.source else ""}
 
 
 def _stale(
@@ -554,16 +555,15 @@ def _stale(
 _LONGEST_FILE = 180  # bytes, of 255: a temporary name is longer
 
 
-def _file_names(state: DesiredState, suffix: str) -> Iterator[str]:
-    """Give the file of each object: by component, kind, namespace and name.
+def _file_of(obj: KubeObject) -> str:
+    """Name the file of an object, without a suffix, by component, kind, namespace and name.
 
     Names of some kinds (roles, bindings) hold any character but `/` and `%`. What two names must differ in on
     every system, and must not be lost, is written as in addresses: `a:b` is `a%3Ab`.
     """
-    for obj in state.objects:
-        kind = f"{obj.kind}.{obj.group}" if obj.group else obj.kind
-        parts = [kind.lower(), *([obj.namespace] if obj.namespace else []), obj.name]
-        name = "_".join(re.sub(r"[^a-z0-9.-]", percent_encoded, part) for part in parts)
-        if len(name) > _LONGEST_FILE:
-            name = f"{name[: _LONGEST_FILE - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-        yield f"{obj.component or '_'}/{name}.{suffix}"
+    kind = f"{obj.kind}.{obj.group}" if obj.group else obj.kind
+    parts = [kind.lower(), *([obj.namespace] if obj.namespace else []), obj.name]
+    name = "_".join(re.sub(r"[^a-z0-9.-]", percent_encoded, part) for part in parts)
+    if len(name) > _LONGEST_FILE:
+        name = f"{name[: _LONGEST_FILE - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    return f"{obj.component or '_'}/{name}"

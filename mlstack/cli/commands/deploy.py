@@ -152,7 +152,7 @@ def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
     if names is not None:
         plan_one = partial(session.from_cluster, operations.deploy.plan_apply, options=how)
         sound = operations.deploy.refuse_images if check_images else lambda plan: plan
-        return _run_several(session, names, lambda **asked: sound(plan_one(**asked)), "apply")
+        return _run_several(session, names, lambda env: sound(plan_one(env=env)), "apply")
     # A plan file ends with `.json` and exists, or has a folder before it.
     env = session.only_environment
     file = Path(env) if env and env.endswith(".json") and ("/" in env or Path(env).is_file()) else None

@@ -57,15 +57,15 @@ def render(
     if out is None and (check or names is not None):
         what = "`--check` looks at a folder" if check else "several environments are written to folders"
         raise UsageError(what, hint="--out DIR")
-    name = session.environment(session.only_environment) if names is None else ""
+    only = "" if names else session.environment(session.only_environment)
     if out is None:
-        state = session.call(render.load, environment=name)
+        state = session.call(render.load, environment=only)
         return emit_objects(state, output, show_secrets=show_secrets)
     if output == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
-    places = {name: out} if names is None else {name: out / name for name in names}
+    places = {env: out / env for env in names} if names else {only: out}
     export = partial(session.call, operations.render.export, suffix=output)
-    return max(_told(export(environment=name, into=place), check=check) for name, place in places.items())
+    return max(_told(export(environment=env, into=place), check=check) for env, place in places.items())
 
 
 def _told(result: ExportResult, *, check: bool) -> int:
