@@ -292,6 +292,7 @@ class _News(Record):
     gone: Gone | None = None
     error: BaseException | None = None
     goes_on: bool = False
+    ends_all: bool = False
 
 
 class Schedule:
@@ -404,9 +405,13 @@ class Schedule:
         except StopIteration:
             news = _News(node=node)
         except BaseException as failed:
-            news = _News(node=node, error=failed)
+            is_login = isinstance(failed, ForbiddenError) and failed.why == "credentials"
+            ends_all = is_login or isinstance(failed, UnreachableError | LockedError)
+            news = _News(node=node, error=failed, ends_all=ends_all)
         self._working.discard(node)
         self._news.put(news)
+        if news.ends_all:  # this thread begins no other one
+            self._stopped.set()
 
     def _take(self, news: _News) -> None:
         node, error = news.node, news.error
@@ -415,16 +420,12 @@ class Schedule:
             return
         self._writing -= not isinstance(node, Barrier)
         if news.gone is not None:  # others go on meanwhile
-            self._deletions.wait(
-                news.gone, lambda late: self._news.put(_News(node=node, error=late, goes_on=True))
-            )
+            put = self._news.put
+            self._deletions.wait(news.gone, lambda late: put(_News(node=node, error=late, goes_on=True)))
             return
         self._running.discard(node)
         if error is not None:
-            ends_everything = isinstance(error, UnreachableError | LockedError) or (
-                isinstance(error, ForbiddenError) and error.why == "credentials"
-            )
-            if ends_everything or not isinstance(error, MlstackError):  # no other object can fare better
+            if news.ends_all or not isinstance(error, MlstackError):  # no other object can fare better
                 raise error
             self.failures.append(error)
             self._ends[node] = "is not ready" if isinstance(node, Barrier) else "failed"

@@ -147,8 +147,7 @@ def resolve(
     return ResolvedTarget(target=target, place=place, state=desired, cluster=cluster, identity=identity)
 
 
-Prior = list[ResolvedTarget] | None
-"""The runs for other environments that were planned before one; what is planned joins them."""
+Prior = list[ResolvedTarget] | None  # runs for other environments, planned before; what is planned joins
 
 
 @contextmanager
